@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::group::{Group, delivered_per_s, name, stat};
 use super::plan::{by, cell, mqtt, phases};
-use super::shape::{Found, Shape};
+use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Load, Protocol, Row, Standing, Workload};
 use crate::report::stat::{Stat, short};
 use crate::studies::plan::Budget;
@@ -260,46 +260,44 @@ const RATE_SCALE: f64 = 0.25;
 pub fn shapes(groups: &[Group], trials: &[(Cell, Row)]) -> Vec<Shape> {
     let all = Peaks(groups);
     vec![
-        Shape {
-            id: "S1.1",
-            what: "small messages: ZMTP delivers more than MQTT, MQTT more than AMQP, AMQP more than XMPP; intervals apart. \
+        Shape::of(
+            "S1.1",
+            "small messages: ZMTP delivers more than MQTT, MQTT more than AMQP, AMQP more than XMPP; intervals apart. \
                    Ours: each protocol not below the study's broker of that protocol",
-            paper: "522,000, 134,000, 30,000, 1,000 messages/s",
-            baseline: order_of_peaks(&all),
-            ours: against_baselines(&all),
-        },
-        Shape {
-            id: "S1.2",
-            what: "without XMPP, the greatest peak as a multiple of the least shrinks with the size of messages, to at most \
+            "522,000, 134,000, 30,000, 1,000 messages/s",
+            (order_of_peaks(&all), against_baselines(&all)),
+        ),
+        Shape::of(
+            "S1.2",
+            "without XMPP, the greatest peak as a multiple of the least shrinks with the size of messages, to at most \
                    1.5",
-            paper: "17.4, 3.2, 1.0 to 1.15",
-            baseline: shrinking(&all, &BASELINES),
-            ours: shrinking(&all, &OURS),
-        },
-        Shape {
-            id: "S1.3",
-            what: "XMPP at least 10 times below MQTT for small messages, at most 2.5 times for images. Ours: XMPP not below \
+            "17.4, 3.2, 1.0 to 1.15",
+            (shrinking(&all, &BASELINES), shrinking(&all, &OURS)),
+        ),
+        Shape::of(
+            "S1.3",
+            "XMPP at least 10 times below MQTT for small messages, at most 2.5 times for images. Ours: XMPP not below \
                    ejabberd for either",
-            paper: "134, 1.8",
-            baseline: beside_xmpp(&all),
-            ours: beside_ejabberd(&all),
-        },
-        Shape {
-            id: "S1.4",
-            what: "MQTT and ZMTP: 90 % within 1 ms for simple and complex messages; AMQP: 65 % within 1 ms, 90 % within 3; \
+            "134, 1.8",
+            (beside_xmpp(&all), beside_ejabberd(&all)),
+        ),
+        Shape::of(
+            "S1.4",
+            "MQTT and ZMTP: 90 % within 1 ms for simple and complex messages; AMQP: 65 % within 1 ms, 90 % within 3; \
                    images: 90 % within 100 ms. Ours: MQTT's figures on every protocol",
-            paper: "more than 90 %; about 70 % and 90 %; more than 90 %",
-            baseline: latencies(groups, trials, &BASELINES, false),
-            ours: latencies(groups, trials, &OURS, true),
-        },
-        Shape {
-            id: "S1.5",
-            what: "throughput does not fall by more than 20 % when the number of pairs rises beyond what saturates the broker; \
+            "more than 90 %; about 70 % and 90 %; more than 90 %",
+            (
+                latencies(groups, trials, &BASELINES, false),
+                latencies(groups, trials, &OURS, true),
+            ),
+        ),
+        Shape::of(
+            "S1.5",
+            "throughput does not fall by more than 20 % when the number of pairs rises beyond what saturates the broker; \
                    points at which the broker took less than was offered are part of the curve",
-            paper: "figures",
-            baseline: plateau(trials, &BASELINES),
-            ours: plateau(trials, &OURS),
-        },
+            "figures",
+            (plateau(trials, &BASELINES), plateau(trials, &OURS)),
+        ),
     ]
 }
 
@@ -321,77 +319,62 @@ impl Peaks<'_> {
 }
 
 fn order_of_peaks(peaks: &Peaks<'_>) -> Found {
-    let known: Vec<(Protocol, Stat)> = BASELINES
+    let known: Vec<(&str, Stat)> = BASELINES
         .iter()
-        .filter_map(|system| Some((system.1, peaks.of("simple", *system)?)))
+        .filter_map(|system| Some((name(system.1), peaks.of("simple", *system)?)))
         .collect();
     if known.len() < 2 {
         return Found::nothing();
     }
-    let figures: Vec<String> = known
-        .iter()
-        .map(|(protocol, stat)| format!("{} {stat}", name(*protocol)))
-        .collect();
-    let (mut faults, mut open) = (Vec::new(), Vec::new());
+    let mut all = Evidence::default();
+    for (protocol, stat) in &known {
+        all.figure(format!("{protocol} {stat}"));
+    }
     for pair in known.windows(2) {
         let [(upper, more), (lower, less)] = pair else {
             continue;
         };
-        match more.is_above(less) {
-            Some(true) => {}
-            Some(false) => faults.push(format!("{} is below {}", name(*upper), name(*lower))),
-            None => open.push(format!(
-                "the intervals of {} and {} overlap",
-                name(*upper),
-                name(*lower)
-            )),
+        all.compared(
+            more.is_above(less),
+            format!("{upper} is below {lower}"),
+            format!("the intervals of {upper} and {lower} overlap"),
+        );
+    }
+    for protocol in BASELINES.map(|system| name(system.1)) {
+        if known.iter().all(|(other, _)| *other != protocol) {
+            all.missing(format!("{protocol}: no flood arrived"));
         }
     }
-    let is_missing =
-        |system: &&(&str, Protocol)| known.iter().all(|(protocol, _)| *protocol != system.1);
-    let missing: Vec<String> = BASELINES
-        .iter()
-        .filter(is_missing)
-        .map(|system| format!("{}: no flood arrived", name(system.1)))
-        .collect();
-    Found::weighed(format!("{}/s", figures.join(", ")), &faults, &open).without(&missing)
+    all.found_as(|figures| format!("{}/s", figures.join(", ")))
 }
 
 fn against_baselines(peaks: &Peaks<'_>) -> Found {
-    let pairs = [
+    let (mut all, mut missing) = (Evidence::default(), Vec::new());
+    for (ours, theirs) in [
         (SYSTEMS[4], SYSTEMS[1]),
         (SYSTEMS[5], SYSTEMS[2]),
         (SYSTEMS[8], SYSTEMS[0]),
-    ];
-    let (mut figures, mut faults, mut open, mut missing) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (ours, theirs) in pairs {
-        let (Some(mine), Some(other)) = (peaks.of("simple", ours), peaks.of("simple", theirs))
-        else {
+    ] {
+        let both = (peaks.of("simple", ours), peaks.of("simple", theirs));
+        let (ours, theirs) = (name(ours.1), theirs.0);
+        let (Some(mine), Some(other)) = both else {
             missing.push(format!(
-                "{} beside {}: no flood of one of them arrived",
-                name(ours.1),
-                theirs.0
+                "{ours} beside {theirs}: no flood of one of them arrived"
             ));
             continue;
         };
-        figures.push(format!("{} {mine}, {} {other}", name(ours.1), theirs.0));
-        match mine.is_above(&other) {
-            Some(true) => {}
-            Some(false) => faults.push(format!("{} is below {}", name(ours.1), theirs.0)),
-            None => open.push(format!(
-                "the intervals of {} and {} overlap",
-                name(ours.1),
-                theirs.0
-            )),
-        }
+        all.figure(format!("{ours} {mine}, {theirs} {other}"));
+        all.compared(
+            mine.is_above(&other),
+            format!("{ours} is below {theirs}"),
+            format!("the intervals of {ours} and {theirs} overlap"),
+        );
     }
-    match figures.is_empty() {
-        true => Found::not_asked(&missing.join("; ")),
-        false => {
-            Found::weighed(format!("{}/s", figures.join("; ")), &faults, &open).without(&missing)
-        }
+    if missing.len() == 3 {
+        return Found::not_asked(&missing.join("; "));
     }
+    missing.into_iter().for_each(|words| all.missing(words));
+    all.found_as(|figures| format!("{}/s", figures.join("; ")))
 }
 
 fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
@@ -417,24 +400,17 @@ fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
         );
         ratios.push(most / least);
     }
-    let mut faults = Vec::new();
-    if !ratios.is_sorted_by(|a, b| a > b) {
-        faults.push("it does not shrink from class to class".to_owned());
-    }
-    if ratios.last().is_some_and(|last| *last > 1.5) {
-        faults.push(
-            "images still differ by more than 1.5; here nobody is limited by what cameras offer"
-                .to_owned(),
-        );
-    }
-    Found::judged(
-        ratios
-            .iter()
-            .map(|ratio| short(*ratio))
-            .collect::<Vec<_>>()
-            .join(", "),
-        &faults,
-    )
+    let mut all = Evidence::default();
+    all.fault(
+        !ratios.is_sorted_by(|a, b| a > b),
+        "it does not shrink from class to class",
+    );
+    all.fault(
+        ratios.last().is_some_and(|last| *last > 1.5),
+        "images still differ by more than 1.5; here nobody is limited by what cameras offer",
+    );
+    ratios.into_iter().map(short).for_each(|it| all.figure(it));
+    all.found(", ")
 }
 
 fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
@@ -442,18 +418,15 @@ fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
     let (Some(small), Some(image)) = (ratio("simple"), ratio("multimedia")) else {
         return Found::not_asked("no flood of XMPP arrived, or of MQTT beside it");
     };
-    let mut faults = Vec::new();
-    if small < 10.0 {
-        faults.push("less than 10 times for small messages".to_owned());
-    }
-    if image > 2.5 {
-        faults.push("more than 2.5 times for images".to_owned());
-    }
-    Found::judged(format!("{}, {}", short(small), short(image)), &faults)
+    let mut all = Evidence::default();
+    all.figure(format!("{}, {}", short(small), short(image)));
+    all.fault(small < 10.0, "less than 10 times for small messages");
+    all.fault(image > 2.5, "more than 2.5 times for images");
+    all.found("")
 }
 
 fn beside_ejabberd(peaks: &Peaks<'_>) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for class in ["simple", "multimedia"] {
         let both = (peaks.of(class, SYSTEMS[9]), peaks.of(class, SYSTEMS[3]));
         let (Some(ours), Some(theirs)) = both else {
@@ -461,12 +434,13 @@ fn beside_ejabberd(peaks: &Peaks<'_>) -> Found {
                 "{class}: no flood of one of ours and ejabberd arrived"
             ));
         };
-        if ours.mean < theirs.mean {
-            faults.push(format!("{class} messages are below ejabberd's"));
-        }
-        figures.push(format!("{class} {ours}, ejabberd {theirs}"));
+        all.fault(
+            ours.mean < theirs.mean,
+            format!("{class} messages are below ejabberd's"),
+        );
+        all.figure(format!("{class} {ours}, ejabberd {theirs}"));
     }
-    Found::judged(format!("{}/s", figures.join("; ")), &faults)
+    all.found_as(|figures| format!("{}/s", figures.join("; ")))
 }
 
 fn latencies(
@@ -475,20 +449,18 @@ fn latencies(
     systems: &[(&str, Protocol)],
     all_as_mqtt: bool,
 ) -> Found {
-    let (mut figures, mut faults, mut open, mut missing) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for (system, protocol) in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
         for class in &CLASSES {
             let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class.name);
             let who = format!("{} {}", name(*protocol), class.name);
-            if let Some((_, row)) = trials
-                .iter()
-                .find(|(cell, row)| is_it(cell) && is_held_back(row))
-            {
-                faults.push(format!(
-                    "{who}: the broker took {} of {} messages",
-                    row.sent, row.intended
-                ));
+            let mut trials = trials.iter();
+            if let Some((_, row)) = trials.find(|(cell, row)| is_it(cell) && is_held_back(row)) {
+                let (sent, intended) = (row.sent, row.intended);
+                all.fault(
+                    true,
+                    format!("{who}: the broker took {sent} of {intended} messages"),
+                );
             }
             let bars: &[(f64, f64)] = match (class.name, protocol) {
                 ("multimedia", _) => &[(90.0, 100e3)],
@@ -498,7 +470,7 @@ fn latencies(
             let group = groups.iter().find(|group| is_it(&group.cell));
             for (percent, us) in bars {
                 let Some((least, most)) = group.and_then(|group| group.percent_within(*us)) else {
-                    missing.push(who.clone());
+                    all.missing(who.clone());
                     break;
                 };
                 let within = if least == most {
@@ -507,23 +479,21 @@ fn latencies(
                     format!("{least:.1} to {most:.1} %")
                 };
                 let words = format!("{who} {within} within {} ms", us * 1e-3);
-                if most < *percent {
-                    faults.push(words.clone());
-                } else if least < *percent {
-                    open.push(words.clone());
-                }
-                figures.push(words);
+                let holds = match (least >= *percent, most < *percent) {
+                    (true, _) => Some(true),
+                    (_, true) => Some(false),
+                    _ => None,
+                };
+                all.compared(holds, words.clone(), words.clone());
+                all.figure(words);
             }
         }
     }
-    match figures.is_empty() && faults.is_empty() {
-        true => Found::nothing(),
-        false => Found::weighed(figures.join(", "), &faults, &open).without(&missing),
-    }
+    all.found(", ")
 }
 
 fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
-    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut evidence = Evidence::default();
     for (system, protocol) in systems {
         for class in &CLASSES {
             let who = format!("{system} {} {}", name(*protocol), class.name);
@@ -537,20 +507,18 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
                     rates.extend(delivered_per_s(row));
                 }
             }
-            let points: Vec<(u32, Stat)> = rates
-                .iter()
-                .filter_map(|(pairs, of)| Some((*pairs, stat(of)?)))
-                .collect();
+            let points: Vec<Stat> = rates.values().filter_map(|of| stat(of)).collect();
             let all = rates.len();
+            let few = format!("{who}: {} of {all} points count", points.len());
             if points.len() < 2 {
                 if all > 0 {
-                    open.push(format!("{who}: {} of {all} points count", points.len()));
+                    evidence.open(few);
                 }
                 continue;
             }
             let mut fall = (0.0_f64, None);
-            for (at, (_, best)) in points.iter().enumerate() {
-                for (_, later) in points.iter().skip(at + 1) {
+            for (at, best) in points.iter().enumerate() {
+                for later in points.iter().skip(at + 1) {
                     let part = 1.0 - later.mean / best.mean;
                     if part > fall.0 {
                         fall = (part, best.exceeds(later));
@@ -559,17 +527,18 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
             }
             let words = format!("{who}: falls by {:.0} % at most", 100.0 * fall.0);
             match fall {
-                (part, Some(true)) if part > FALL_MAX => faults.push(words.clone()),
-                (part, _) if part > FALL_MAX => open.push(format!("{words}, within the intervals")),
-                _ if points.len() < all => {
-                    open.push(format!("{who}: {} of {all} points count", points.len()))
-                }
+                (part, is_sure) if part > FALL_MAX => evidence.compared(
+                    is_sure.filter(|is_sure| *is_sure).map(|_| false),
+                    words.clone(),
+                    format!("{words}, within the intervals"),
+                ),
+                _ if points.len() < all => evidence.open(few),
                 _ => {}
             }
-            figures.push(words);
+            evidence.figure(words);
         }
     }
-    Found::weighed(figures.join(", "), &faults, &open)
+    evidence.found(", ")
 }
 
 /// Part of the best throughput that more pairs may cost.

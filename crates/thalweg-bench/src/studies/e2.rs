@@ -3,7 +3,7 @@
 use super::fragments;
 use super::group::Group;
 use super::plan::{by, cell, coap, lossy, mqtt, phases};
-use super::shape::{Found, Shape};
+use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Leg, Protocol};
 use crate::report::stat::{Stat, short};
 use crate::studies::plan::Budget;
@@ -195,45 +195,44 @@ impl<'g> Column<'g> {
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let column = |is_ours| Column { groups, is_ours };
     let both = |judge: fn(Column<'_>) -> Found| (judge(column(false)), judge(column(true)));
-    let shape = |id, what, paper, (baseline, ours)| Shape::of(id, what, paper, baseline, ours);
     vec![
-        shape(
+        Shape::of(
             "S2.0",
             "60 B: QoS 1, QoS 2 and CON deliver everything at every loss (99.5 %), QoS 0 too; NON (1 - p)² of it",
             "100 % (MQTT 1 and CON)",
             both(delivery),
         ),
-        shape(
+        Shape::of(
             "S2.1",
             "60 B: the mean delay of QoS 1 and of CON grows with the loss",
             "figure only",
             both(growth),
         ),
-        shape(
+        Shape::of(
             "S2.2",
             "60 B: with little loss MQTT is quicker, with much loss CoAP",
             "figure only; with today's TCP and RFC 7252's waits the change is not expected at low rates (EXPERIMENTS 3.2)",
             both(crossing),
         ),
-        shape(
+        Shape::of(
             "S2.3",
             "60 B, up to 5 % loss: QoS 2 takes more bytes than QoS 1, QoS 1 more than QoS 0; near 834, 554, 410",
             "figure only; reckoned 834, 554, 410 B",
             both(by_qos),
         ),
-        shape(
+        Shape::of(
             "S2.4",
             "60 B: CON takes fewer bytes than QoS 1 at every loss up to 25 %",
             "figure only; reckoned 1.66 times fewer without loss, 1.36 at 25 %",
             both(small),
         ),
-        shape(
+        Shape::of(
             "S2.5",
             "2000 B and at least 10 % loss: QoS 1 takes fewer bytes than CON without block-wise transfer (in IP fragments)",
             "figure only; reckoned 6,091 and 9,401 B at 25 %",
             both(large),
         ),
-        shape(
+        Shape::of(
             "S2.6",
             "without loss the bytes per byte of payload fall with its size, to about 2.16 (two legs) at 16 kB",
             "figure only; reckoned 2.16 (QoS 1), 2.06 (CON)",
@@ -243,15 +242,9 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
 }
 
 fn delivery(column: Column<'_>) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     let mut is_confirmed = false;
-    for way in [
-        "MQTT QoS 0",
-        "MQTT QoS 1",
-        "MQTT QoS 2",
-        "CoAP CON",
-        "CoAP NON",
-    ] {
+    for (way, _) in RECKONED_60 {
         let mut least: Option<(f64, f64)> = None;
         for loss in LOSSES {
             let Some(group) = column.get(way, 60, loss) else {
@@ -263,39 +256,34 @@ fn delivery(column: Column<'_>) -> Found {
             if least.is_none_or(|(percent, _)| came.mean < percent) {
                 least = Some((came.mean, loss));
             }
-            if way == "CoAP NON" {
-                let count: u64 = group.rows.iter().map(|row| row.expected).sum();
-                let through = 1.0 - loss / 100.0;
-                // 99 % of what chance does, and a message more.
-                let reach = |part: f64| {
-                    2.576 * (part * (1.0 - part) / count as f64).sqrt() + 1.0 / count as f64
-                };
-                let (both, one) = (through * through, through);
-                let part = came.mean / 100.0;
-                if (part - both).abs() > reach(both) {
-                    // The broker has a notification confirmed now and then (RFC 7641 §4.5), and the first of each
-                    // observation to learn the round trip: between one leg that loses and two.
-                    match part > both && part < one + reach(one) {
-                        true => is_confirmed = true,
-                        false => faults.push(format!(
-                            "NON at {loss} %: {:.1} % came, {:.1} expected",
-                            came.mean,
-                            100.0 * both
-                        )),
-                    }
-                }
-            } else if came.mean < 99.5 {
-                faults.push(format!("{way} at {loss} %: {:.2} %", came.mean));
+            if way != "CoAP NON" {
+                let words = format!("{way} at {loss} %: {:.2} %", came.mean);
+                all.fault(came.mean < 99.5, words);
+                continue;
+            }
+            let count: u64 = group.rows.iter().map(|row| row.expected).sum();
+            let through = 1.0 - loss / 100.0;
+            // 99 % of what chance does, and a message more.
+            let reach = |part: f64| {
+                2.576 * (part * (1.0 - part) / count as f64).sqrt() + 1.0 / count as f64
+            };
+            let (both, one) = (through * through, through);
+            let part = came.mean / 100.0;
+            if (part - both).abs() > reach(both) {
+                // The broker has a notification confirmed now and then (RFC 7641 §4.5), and the first of each
+                // observation to learn the round trip: between one leg that loses and two.
+                let is_between = part > both && part < one + reach(one);
+                is_confirmed |= is_between;
+                let (came, expected) = (came.mean, 100.0 * both);
+                let words = format!("NON at {loss} %: {came:.1} % came, {expected:.1} expected");
+                all.fault(!is_between, words);
             }
         }
         if let Some((percent, loss)) = least {
-            figures.push(format!("{way} at least {percent:.2} % (at {loss} %)"));
+            all.figure(format!("{way} at least {percent:.2} % (at {loss} %)"));
         }
     }
-    let found = match figures.is_empty() {
-        true => return Found::nothing(),
-        false => Found::judged(figures.join(", "), &faults),
-    };
+    let found = all.found(", ");
     match is_confirmed {
         true => found.under(
             "NON delivers more than (1 - p)², as some notifications are confirmable: the first of each observation and one in \
@@ -306,7 +294,7 @@ fn delivery(column: Column<'_>) -> Found {
 }
 
 fn growth(column: Column<'_>) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for way in ["MQTT QoS 1", "CoAP CON"] {
         let means: Vec<(f64, f64, f64)> = LOSSES
             .iter()
@@ -315,6 +303,9 @@ fn growth(column: Column<'_>) -> Found {
                 Some((*loss, group.mean_ms()?.mean, error_ms(group)))
             })
             .collect();
+        let [first, .., last] = means.as_slice() else {
+            continue;
+        };
         if means.len() < 3 {
             continue;
         }
@@ -322,29 +313,23 @@ fn growth(column: Column<'_>) -> Found {
             .iter()
             .map(|(_, mean, error)| format!("{} ± {}", short(*mean), short(*error)))
             .collect();
-        figures.push(format!("{way} {} ms", words.join(", ")));
+        all.figure(format!("{way} {} ms", words.join(", ")));
         for pair in means.windows(2) {
             let [(_, less, one), (loss, more, two)] = pair else {
                 continue;
             };
             // Means of so few waits, most of them none, vary.
-            if more + one.hypot(*two) < *less {
-                faults.push(format!("{way} is quicker at {loss} % than before it"));
-            }
+            all.fault(
+                more + one.hypot(*two) < *less,
+                format!("{way} is quicker at {loss} % than before it"),
+            );
         }
-        if let (Some(first), Some(last)) = (means.first(), means.last())
-            && last.1 <= first.1 + first.2.hypot(last.2)
-        {
-            faults.push(format!(
-                "{way} is not slower at {} % than at {} %",
-                last.0, first.0
-            ));
-        }
+        all.fault(
+            last.1 <= first.1 + first.2.hypot(last.2),
+            format!("{way} is not slower at {} % than at {} %", last.0, first.0),
+        );
     }
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false => Found::judged(figures.join("; "), &faults),
-    }
+    all.found("; ")
 }
 
 /// Half of the 95 % interval of a mean response time, by the spread of single messages.
@@ -412,18 +397,21 @@ fn crossing(column: Column<'_>) -> Found {
             );
         }
     }
-    let mut faults = Vec::new();
+    let mut all = Evidence::default();
+    all.figure(figures);
     if none.0.mean > none.1.mean + MARGIN_MS {
         let words = format!("without loss CoAP is quicker by more than {MARGIN_MS} ms");
         match none.0.exceeds(&none.1) {
-            Some(true) => faults.push(words),
+            Some(true) => all.fault(true, words),
             _ => open.push(format!("{words}, within the intervals")),
         }
     }
-    if quicker.is_empty() && open.is_empty() {
-        faults.push("CoAP is never quicker at 20 or 25 % in what was measured".to_owned());
-    }
-    let found = Found::weighed(figures, &faults, &open);
+    all.fault(
+        quicker.is_empty() && open.is_empty(),
+        "CoAP is never quicker at 20 or 25 % in what was measured",
+    );
+    open.into_iter().for_each(|words| all.open(words));
+    let found = all.found("");
     match slower.is_empty() {
         true => found,
         false => found.under(format!(
@@ -453,8 +441,8 @@ fn by_qos(column: Column<'_>) -> Found {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let mut figures = format!("QoS 2, 1, 0: {} B without loss", words(none));
-    let mut faults = Vec::new();
+    let mut all = Evidence::default();
+    all.figure(format!("QoS 2, 1, 0: {} B without loss", words(none)));
     let mut more = Vec::new();
     for ((way, reckoned), ours) in RECKONED_60.iter().zip(none) {
         // Reckoned are two pure acknowledgements of TCP, one on each leg. A receiver that is slow to answer, or not slow
@@ -467,155 +455,133 @@ fn by_qos(column: Column<'_>) -> Found {
             more.push(format!("{way} {extra:.1}"));
         }
         let off = (ours - 66.0 * extra) / reckoned - 1.0;
-        if off.abs() > NEAR {
-            faults.push(format!(
-                "{way} is {:+.0} % off what is reckoned",
-                100.0 * off
-            ));
-        }
+        let words = format!("{way} is {:+.0} % off what is reckoned", 100.0 * off);
+        all.fault(off.abs() > NEAR, words);
     }
     if !more.is_empty() {
-        figures.push_str(&format!(
-            "; of which pure acknowledgements beyond the two reckoned: {}",
+        all.figure(format!(
+            "of which pure acknowledgements beyond the two reckoned: {}",
             more.join(", ")
         ));
     }
     for (loss, values) in [(0.0, Some(none)), (5.0, at(5.0))] {
         let Some(values) = values else { continue };
         if loss > 0.0 {
-            figures.push_str(&format!("; {} at {loss} %", words(values)));
+            all.figure(format!("{} at {loss} %", words(values)));
         }
-        if !values.is_sorted_by(|a, b| a < b) {
-            faults.push(format!("another order at {loss} %"));
-        }
+        all.fault(
+            !values.is_sorted_by(|a, b| a < b),
+            format!("another order at {loss} %"),
+        );
     }
-    Found::judged(figures, &faults)
+    all.found("; ")
 }
 
 /// "Near": within this part.
 const NEAR: f64 = 0.10;
 
 fn small(column: Column<'_>) -> Found {
-    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for loss in LOSSES {
         let of = |way| column.bytes(way, 60, loss);
         let (Some(mqtt), Some(coap)) = (of("MQTT QoS 1"), of("CoAP CON")) else {
             continue;
         };
-        figures.push(format!("{:.2} at {loss} %", mqtt.mean / coap.mean));
-        match mqtt.exceeds(&coap) {
-            Some(true) => {}
-            Some(false) => faults.push(format!("CON takes as many or more at {loss} %")),
-            None => open.push(format!("the intervals overlap at {loss} %")),
-        }
+        all.figure(format!("{:.2} at {loss} %", mqtt.mean / coap.mean));
+        all.compared(
+            mqtt.exceeds(&coap),
+            format!("CON takes as many or more at {loss} %"),
+            format!("the intervals overlap at {loss} %"),
+        );
     }
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false => Found::weighed(
-            format!("times fewer: {}", figures.join(", ")),
-            &faults,
-            &open,
-        ),
-    }
+    all.found_as(|figures| format!("times fewer: {}", figures.join(", ")))
 }
 
 fn large(column: Column<'_>) -> Found {
-    let (mut figures, mut faults, mut open, mut blocks) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut blocks) = (Evidence::default(), Vec::new());
     for loss in [10.0, 15.0, 20.0, 25.0] {
         let of = |way| column.bytes(way, 2000, loss);
         let (Some(mqtt), Some(fragments)) = (of("MQTT QoS 1"), column.fragments(2000, loss)) else {
             continue;
         };
-        figures.push(format!(
+        all.figure(format!(
             "{loss} %: {:.0} and {:.0} B",
             mqtt.mean, fragments.mean
         ));
-        match fragments.exceeds(&mqtt) {
-            Some(true) => {}
-            Some(false) => faults.push(format!("QoS 1 takes more at {loss} %")),
-            None => open.push(format!("the intervals overlap at {loss} %")),
-        }
+        all.compared(
+            fragments.exceeds(&mqtt),
+            format!("QoS 1 takes more at {loss} %"),
+            format!("the intervals overlap at {loss} %"),
+        );
         blocks.extend(of("CoAP CON").map(|blocks| format!("{:.0} B at {loss} %", blocks.mean)));
     }
-    if figures.is_empty() {
-        return Found::nothing();
-    }
-    let mut figures = format!("QoS 1 and fragments: {}", figures.join(", "));
-    if !blocks.is_empty() {
-        figures.push_str(&format!(
-            "; block-wise (RFC 7959) a lost packet costs one block, not the message: CON {}",
-            blocks.join(", ")
-        ));
-    }
-    let crossing = LOSSES.into_iter().find(|loss| {
-        let of = |way| Some(column.bytes(way, 600, *loss)?.mean);
-        of("MQTT QoS 1")
-            .zip(of("CoAP CON"))
-            .is_some_and(|(mqtt, coap)| mqtt < coap)
-    });
-    if column.get("CoAP CON", 600, 25.0).is_some() {
-        figures.push_str(&match crossing {
-            Some(loss) => {
-                format!("; 600 B: QoS 1 takes less from {loss} % on (reckoned: about 15 %)")
-            }
-            None => "; 600 B: QoS 1 never takes less (reckoned: from about 15 % on)".to_owned(),
+    all.found_as(|figures| {
+        let mut text = format!("QoS 1 and fragments: {}", figures.join(", "));
+        if !blocks.is_empty() {
+            text += &format!(
+                "; block-wise (RFC 7959) a lost packet costs one block, not the message: CON {}",
+                blocks.join(", ")
+            );
+        }
+        let crossing = LOSSES.into_iter().find(|loss| {
+            let of = |way| Some(column.bytes(way, 600, *loss)?.mean);
+            of("MQTT QoS 1")
+                .zip(of("CoAP CON"))
+                .is_some_and(|(mqtt, coap)| mqtt < coap)
         });
-    }
-    Found::weighed(figures, &faults, &open)
+        if column.get("CoAP CON", 600, 25.0).is_some() {
+            text += &crossing.map_or(
+                "; 600 B: QoS 1 never takes less (reckoned: from about 15 % on)".to_owned(),
+                |loss| format!("; 600 B: QoS 1 takes less from {loss} % on (reckoned: about 15 %)"),
+            );
+        }
+        text
+    })
 }
 
 fn overhead(column: Column<'_>) -> Found {
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     let of = |way: &str, size: u32| Some(column.bytes(way, size, 0.0)?.mean / f64::from(size));
     let along = |ratios: &[(u32, f64)]| {
-        ratios
-            .iter()
-            .map(|(size, ratio)| format!("{size} B {ratio:.2}"))
-            .collect::<Vec<_>>()
-            .join(", ")
+        let words = |(size, ratio): &(u32, f64)| format!("{size} B {ratio:.2}");
+        ratios.iter().map(words).collect::<Vec<_>>().join(", ")
     };
-    let mqtt: Vec<(u32, f64)> = SIZES
-        .into_iter()
-        .filter_map(|size| Some((size, of("MQTT QoS 1", size)?)))
-        .collect();
+    let ratios = |of: &dyn Fn(u32) -> Option<f64>| -> Vec<(u32, f64)> {
+        let ratio = |size| Some((size, of(size)?));
+        SIZES.into_iter().filter_map(ratio).collect()
+    };
+    let mqtt = ratios(&|size| of("MQTT QoS 1", size));
     // Above a block of 1,024 bytes the study's CON goes in fragments.
-    let con: Vec<(u32, f64)> = SIZES
-        .into_iter()
-        .filter_map(|size| match size {
-            0..=1024 => Some((size, of("CoAP CON", size)?)),
-            _ => Some((size, column.fragments(size, 0.0)?.mean / f64::from(size))),
-        })
-        .collect();
+    let con = ratios(&|size| match size {
+        0..=1024 => of("CoAP CON", size),
+        _ => Some(column.fragments(size, 0.0)?.mean / f64::from(size)),
+    });
+    let mut is_known = false;
     for (way, ratios) in [("QoS 1", mqtt), ("CON, in fragments above 1,024 B", con)] {
         if ratios.len() < 3 {
             continue;
         }
-        figures.push(format!("{way}: {}", along(&ratios)));
-        if !ratios.is_sorted_by(|a, b| a.1 > b.1) {
-            faults.push(format!("{way} does not fall all along"));
-        }
-        if let Some((16_000, ratio)) = ratios.last()
-            && (ratio / AT_16_KB - 1.0).abs() > NEAR
-        {
-            faults.push(format!("{way} at 16 kB is not near {AT_16_KB}"));
-        }
+        is_known = true;
+        all.figure(format!("{way}: {}", along(&ratios)));
+        all.fault(
+            !ratios.is_sorted_by(|a, b| a.1 > b.1),
+            format!("{way} does not fall all along"),
+        );
+        let is_off =
+            |(size, ratio): &(u32, f64)| *size == 16_000 && (ratio / AT_16_KB - 1.0).abs() > NEAR;
+        all.fault(
+            ratios.last().is_some_and(is_off),
+            format!("{way} at 16 kB is not near {AT_16_KB}"),
+        );
     }
-    let blocks: Vec<(u32, f64)> = SIZES
-        .into_iter()
-        .filter(|size| *size > 1024)
-        .filter_map(|size| Some((size, of("CoAP CON", size)?)))
-        .collect();
-    if !blocks.is_empty() && !figures.is_empty() {
-        figures.push(format!(
+    let blocks = ratios(&|size| of("CoAP CON", size).filter(|_| size > 1024));
+    if !blocks.is_empty() && is_known {
+        all.figure(format!(
             "block-wise, which the study had not, stays at what a block costs: {}",
             along(&blocks)
         ));
     }
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false => Found::judged(figures.join("; "), &faults),
-    }
+    all.found("; ")
 }
 
 /// Reckoned for QoS 1, both legs.

@@ -2,7 +2,7 @@
 //! bars, for each payload and delay that was run.
 
 use super::group::{Group, name, payload, stat};
-use super::shape::{Found, Shape};
+use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Row};
 use crate::e2d::plan::{ADAPTIVE, step_of};
 use crate::report::stat::{Stat, short};
@@ -112,13 +112,8 @@ impl Condition<'_> {
 /// What became of all statements.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let conditions = conditions(groups);
-    let shape = |id, what, paper, ours| Shape {
-        id,
-        what,
-        paper,
-        baseline: Found::not_asked("no study: the client and the bars are this project's"),
-        ours,
-    };
+    let baseline = || Found::not_asked("no study: the client and the bars are this project's");
+    let shape = |id, what, paper, ours| Shape::of(id, what, paper, (baseline(), ours));
     let regret = "at most 15 % above the better fixed protocol of each step";
     let [bytes, latency] = COSTS;
     vec![
@@ -162,17 +157,17 @@ fn judged<'c>(
     conditions: &'c [Condition<'_>],
     of: impl Fn(&'c Condition<'_>) -> Option<Findings>,
 ) -> Found {
-    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for condition in conditions {
         let Some((found, fault, unknown)) = of(condition) else {
             continue;
         };
         let named = |words: String| format!("{}: {words}", condition.name);
-        figures.push(named(found));
-        faults.extend(fault.map(named));
-        open.extend(unknown.map(named));
+        all.figure(named(found));
+        fault.into_iter().for_each(|it| all.fault(true, named(it)));
+        unknown.into_iter().for_each(|it| all.open(named(it)));
     }
-    Found::weighed(figures.join("; "), &faults, &open)
+    all.found("; ")
 }
 
 fn sum<'g>(groups: impl Iterator<Item = &'g Group>, of: fn(&Row) -> u64) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::group::{Group, client, name};
 use super::plan::{by, cell, mqtt, phases};
-use super::shape::{Found, Shape};
+use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
 use crate::report::stat::{Stat, short};
 use crate::studies::plan::Budget;
@@ -124,29 +124,28 @@ fn loops(
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let both =
         |judge: fn(&[Group], &str) -> Found| (judge(groups, "rabbitmq"), judge(groups, "thalweg"));
-    let shape = |id, what, paper, (baseline, ours)| Shape::of(id, what, paper, baseline, ours);
     vec![
-        shape(
+        Shape::of(
             "S4.1",
             "the median round trip grows by at most 10 % from 200 to 1000 characters; STOMP is quicker than MQTT, MQTT than \
              AMQP, at every size",
             "STOMP < MQTT < AMQP, hardly depends on size",
             both(flat),
         ),
-        shape(
+        Shape::of(
             "S4.2",
             "what costs energy per message (bytes, frames, processor time of the client): MQTT not above the others by more than \
              5 %",
             "MQTT lowest at every interval",
             both(frugal),
         ),
-        shape(
+        Shape::of(
             "S4.3",
             "processor time of the client: told, not judged (it belongs to the client library)",
             "STOMP lowest at 200 to 300, MQTT from 350 characters",
             both(processor),
         ),
-        shape(
+        Shape::of(
             "S4.4",
             "memory of the client: told, not judged; the common client is a part of the laboratory's own process",
             "MQTT lowest at 200, AMQP above 250 characters",
@@ -172,11 +171,12 @@ fn of_size<'g>(
 }
 
 fn flat(groups: &[Group], system: &str) -> Found {
-    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for driver in [Driver::Common, Driver::Stock] {
         let median = |protocol, size| {
             of_size(groups, system, protocol, driver, size)?.stat(|row| Some(row.response.p50))
         };
+        let driven_by = client(driver);
         let mut order = Vec::new();
         for protocol in PROTOCOLS {
             let (Some(short_one), Some(long_one)) = (median(protocol, 200), median(protocol, 1000))
@@ -185,16 +185,15 @@ fn flat(groups: &[Group], system: &str) -> Found {
             };
             let slope = 100.0 * (long_one.mean / short_one.mean - 1.0);
             let words = format!(
-                "{} with the {} grows by {slope:.0} %",
-                name(protocol),
-                client(driver)
+                "{} with the {driven_by} grows by {slope:.0} %",
+                name(protocol)
             );
-            match long_one.exceeds(&short_one.times(1.0 + SLOPE_MAX)) {
-                Some(true) => faults.push(words),
-                Some(false) => {}
-                // Where repeats differ by that much, neither a small nor a large difference says anything.
-                None => open.push(format!("{words}, within the intervals")),
-            }
+            // Where repeats differ by that much, neither a small nor a large difference says anything.
+            let is_flat = long_one
+                .exceeds(&short_one.times(1.0 + SLOPE_MAX))
+                .map(|grows| !grows);
+            let open = format!("{words}, within the intervals");
+            all.compared(is_flat, words, open);
             order.push((protocol, short_one, slope));
         }
         order.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
@@ -205,7 +204,7 @@ fn flat(groups: &[Group], system: &str) -> Found {
                     format!("{} {stat} us ({slope:+.0} %)", name(*protocol))
                 })
                 .collect();
-            figures.push(format!("{}: {}", client(driver), words.join(" < ")));
+            all.figure(format!("{driven_by}: {}", words.join(" < ")));
         }
         let (mut sizes, mut held, mut against) = (0, 0, 0);
         for size in sizes_of(groups, system, driver) {
@@ -224,21 +223,22 @@ fn flat(groups: &[Group], system: &str) -> Found {
             }));
         }
         if sizes > 0 {
-            let words = format!(
-                "the study's order at {held} of {sizes} sizes with the {}",
-                client(driver)
+            let words =
+                format!("the study's order at {held} of {sizes} sizes with the {driven_by}");
+            all.figure(words.clone());
+            let holds = match (against, sizes - held) {
+                (0, 0) => Some(true),
+                (0, _) => None,
+                (_, _) => Some(false),
+            };
+            all.compared(
+                holds,
+                format!("{words}; another one beyond the intervals at {against}"),
+                format!("{words}, within the intervals"),
             );
-            figures.push(words.clone());
-            match (against, sizes - held) {
-                (0, 0) => {}
-                (0, _) => open.push(format!("{words}, within the intervals")),
-                (_, _) => faults.push(format!(
-                    "{words}; another one beyond the intervals at {against}"
-                )),
-            }
         }
     }
-    Found::weighed(figures.join("; "), &faults, &open)
+    all.found("; ")
 }
 
 /// Quickest first, as the study has it.
@@ -277,7 +277,7 @@ const COSTS: [Cost; 3] = [
 ];
 
 fn frugal(groups: &[Group], system: &str) -> Found {
-    let (mut figures, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut figures) = (Evidence::default(), Vec::new());
     let mut points: Vec<(&str, Driver, String)> = groups
         .iter()
         .filter(|group| group.cell.experiment.starts_with("E4") && group.cell.system == system)
@@ -315,20 +315,22 @@ fn frugal(groups: &[Group], system: &str) -> Found {
                 .collect();
             for (other, stat) in &others {
                 seen += 1;
-                let words = || {
-                    format!(
-                        "{at}, {}: MQTT {} {unit}, {} {}",
-                        client(*driver),
-                        short(mqtt.mean),
-                        name(*other),
-                        short(stat.mean)
-                    )
+                let words = format!(
+                    "{at}, {}: MQTT {} {unit}, {} {}",
+                    client(*driver),
+                    short(mqtt.mean),
+                    name(*other),
+                    short(stat.mean)
+                );
+                let is_held = mqtt.mean <= stat.mean * (1.0 + MARGIN);
+                held += usize::from(is_held);
+                let holds = match mqtt.exceeds(stat) {
+                    _ if is_held => Some(true),
+                    Some(true) => Some(false),
+                    _ => None,
                 };
-                match (mqtt.mean <= stat.mean * (1.0 + MARGIN), mqtt.exceeds(stat)) {
-                    (true, _) => held += 1,
-                    (false, Some(true)) => faults.push(words()),
-                    (false, _) => open.push(format!("{}, within the intervals", words())),
-                }
+                let open = format!("{words}, within the intervals");
+                all.compared(holds, words, open);
             }
             if (at.as_str(), *driver, *experiment) == ("1000 B", Driver::Common, "E4a") {
                 let words: Vec<String> = others
@@ -343,13 +345,11 @@ fn frugal(groups: &[Group], system: &str) -> Found {
             }
         }
     }
-    match seen {
-        0 => Found::nothing(),
-        _ => {
-            figures.insert(0, format!("{held} of {seen} comparisons"));
-            Found::weighed(figures.join("; "), &faults, &open)
-        }
+    if seen > 0 {
+        all.figure(format!("{held} of {seen} comparisons"));
     }
+    figures.into_iter().for_each(|words| all.figure(words));
+    all.found("; ")
 }
 
 /// "Not above": within this part.

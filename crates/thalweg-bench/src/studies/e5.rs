@@ -2,7 +2,7 @@
 //! project's bars for scenario 2, and the rows that are held against the limit.
 
 use super::group::Group;
-use super::shape::{Found, Ruling, Shape};
+use super::shape::{Evidence, Found, Ruling, Shape};
 use crate::cell::Row;
 use crate::report::stat::{Stat, short};
 use crate::sim::rows;
@@ -86,12 +86,10 @@ fn wait(groups: &[Group], scenario: &str, strategy: &str) -> Option<Stat> {
 
 /// What became of all statements.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
-    let shape = |id, what, paper, found: Option<Found>| Shape {
-        id,
-        what,
-        paper,
-        baseline: Found::not_asked("the study's algorithms run in our broker"),
-        ours: found.unwrap_or_else(Found::nothing),
+    let baseline = || Found::not_asked("the study's algorithms run in our broker");
+    let shape = |id, what, paper, found: Option<Found>| {
+        let ours = found.unwrap_or_else(Found::nothing);
+        Shape::of(id, what, paper, (baseline(), ours))
     };
     let mut shapes = vec![
         shape(
@@ -180,12 +178,12 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
 
 /// Figures, and whatever is true of these faults.
 fn judged<const N: usize>(figures: String, faults: [(bool, &str); N]) -> Option<Found> {
-    let faults: Vec<String> = faults
-        .into_iter()
-        .filter(|(is_so, _)| *is_so)
-        .map(|(_, why)| why.to_owned())
-        .collect();
-    Some(Found::judged(figures, &faults))
+    let mut all = Evidence::default();
+    all.figure(figures);
+    for (is_so, why) in faults {
+        all.fault(is_so, why);
+    }
+    Some(all.found(""))
 }
 
 fn equal_members(groups: &[Group]) -> Option<Found> {
@@ -314,7 +312,7 @@ fn shorter_reports(groups: &[Group]) -> Option<Found> {
         ))
     };
     let stats: Vec<(String, Stat, f64)> = intervals.iter().filter_map(found).collect();
-    let (mut faults, mut beyond) = (Vec::new(), Vec::new());
+    let (mut all, mut beyond) = (Evidence::default(), Vec::new());
     for pair in stats.windows(2) {
         let [(longer, before, _), (shorter, after, part)] = pair else {
             continue;
@@ -326,16 +324,15 @@ fn shorter_reports(groups: &[Group]) -> Option<Found> {
         if after.mean > before.mean + slack {
             let worse = format!("every {shorter} s is worse than every {longer} s");
             match *part <= 0.01 {
-                true => faults.push(worse),
+                true => all.fault(true, worse),
                 false => beyond.push(worse),
             }
         }
     }
-    let said = |(every, wait, part): &(String, Stat, f64)| {
-        format!("{every} s {wait} ms ({:.1} %)", 100.0 * part)
-    };
-    let said: Vec<String> = stats.iter().map(said).collect();
-    let found = Found::judged(said.join(", "), &faults);
+    for (every, wait, part) in &stats {
+        all.figure(format!("{every} s {wait} ms ({:.1} %)", 100.0 * part));
+    }
+    let found = all.found(", ");
     (stats.len() > 1).then(|| match beyond.is_empty() {
         true => found,
         false => found.under(format!(
@@ -370,21 +367,16 @@ fn better_when_things_change(groups: &[Group]) -> Option<Found> {
     };
     let burst = pair("burst", "S2", "100 at once")?;
     let slow = pair("slow-down", "S1", "25 to 100 ms for 5 s")?;
-    let (mut faults, mut open) = (Vec::new(), Vec::new());
+    let mut all = Evidence::default();
     for (what, (score, adaptive)) in [("burst", burst), ("slow-down", slow)] {
-        match score.is_above(&adaptive) {
-            Some(true) => {}
-            Some(false) => faults.push(format!("score is better: {what}")),
-            None => open.push(format!(
-                "the intervals overlap, or there is one repeat only: {what}"
-            )),
-        }
+        all.figure(format!("{what} {adaptive} against {score} ms"));
+        all.compared(
+            score.is_above(&adaptive),
+            format!("score is better: {what}"),
+            format!("the intervals overlap, or there is one repeat only: {what}"),
+        );
     }
-    let figures = format!(
-        "burst {} against {} ms, slow-down {} against {} ms",
-        burst.1, burst.0, slow.1, slow.0
-    );
-    Some(Found::weighed(figures, &faults, &open))
+    Some(all.found(", "))
 }
 
 fn silent(groups: &[Group]) -> Option<Found> {

@@ -61,61 +61,25 @@ pub struct Found {
 impl Found {
     /// Nothing was measured that it could be judged by.
     pub fn nothing() -> Found {
-        Found {
-            figures: "-".to_owned(),
-            ruling: Ruling::NotMeasured,
-        }
+        Found::not_asked("-")
     }
 
     /// It does not apply to this column; why stands in place of figures.
     pub fn not_asked(why: &str) -> Found {
-        Found {
-            figures: why.to_owned(),
-            ruling: Ruling::NotMeasured,
-        }
+        let (figures, ruling) = (why.to_owned(), Ruling::NotMeasured);
+        Found { figures, ruling }
     }
 
     /// Figures that are shown and never judged, and why.
     pub fn told(figures: String, why: &str) -> Found {
-        Found {
-            figures,
-            ruling: Ruling::NotJudged(why.to_owned()),
-        }
+        let ruling = Ruling::NotJudged(why.to_owned());
+        Found { figures, ruling }
     }
 
     /// Whether it applies to this column, as far as [`Found::nothing`] tells it from [`Found::not_asked`].
     #[cfg(test)]
     pub fn is_asked(&self) -> bool {
         self.figures == "-"
-    }
-
-    /// Figures, and what spoke against the statement, if anything did.
-    pub fn judged(figures: String, faults: &[String]) -> Found {
-        Found::weighed(figures, faults, &[])
-    }
-
-    /// The same, and what the data leave open: one fault refutes; without any, whatever is open keeps it from being judged.
-    pub fn weighed(figures: String, faults: &[String], open: &[String]) -> Found {
-        let ruling = match (
-            figures.is_empty() && faults.is_empty() && open.is_empty(),
-            faults.is_empty(),
-            open.is_empty(),
-        ) {
-            (true, ..) => return Found::nothing(),
-            (_, false, _) => Ruling::Not(some(faults)),
-            (_, true, false) => Ruling::NotJudged(some(open)),
-            (_, true, true) => Ruling::Reproduced,
-        };
-        Found { figures, ruling }
-    }
-
-    /// The same, but if it came out then without these parts.
-    pub fn without(self, missing: &[String]) -> Found {
-        if missing.is_empty() {
-            self
-        } else {
-            self.under(format!("without {}", some(missing)))
-        }
     }
 
     /// The same, but if it came out then only under this condition.
@@ -126,6 +90,70 @@ impl Found {
             other => other,
         };
         Found { ruling, ..self }
+    }
+}
+
+/// What speaks for and against a statement, gathered while its data are gone through.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    figures: Vec<String>,
+    faults: Vec<String>,
+    open: Vec<String>,
+    missing: Vec<String>,
+}
+
+impl Evidence {
+    pub fn figure(&mut self, words: impl Into<String>) {
+        self.figures.push(words.into());
+    }
+
+    /// If it is so, it refutes the statement.
+    pub fn fault(&mut self, is_so: bool, words: impl Into<String>) {
+        self.faults.extend(is_so.then(|| words.into()));
+    }
+
+    /// The data do not tell.
+    pub fn open(&mut self, words: impl Into<String>) {
+        self.open.push(words.into());
+    }
+
+    /// A part that the statement is judged without.
+    pub fn missing(&mut self, words: impl Into<String>) {
+        self.missing.push(words.into());
+    }
+
+    /// A comparison that holds, is broken, or is left open by the intervals of its repeats.
+    pub fn compared(
+        &mut self,
+        holds: Option<bool>,
+        broken: impl Into<String>,
+        open: impl Into<String>,
+    ) {
+        match holds {
+            Some(holds) => self.fault(!holds, broken),
+            None => self.open(open),
+        }
+    }
+
+    /// The verdict: one fault refutes; without any, whatever is open keeps the statement from being judged.
+    pub fn found(self, between: &str) -> Found {
+        self.found_as(|figures| figures.join(between))
+    }
+
+    /// The same, its figures in other words.
+    pub fn found_as(self, figures: impl FnOnce(&[String]) -> String) -> Found {
+        let ruling = match (self.faults.as_slice(), self.open.as_slice()) {
+            ([], []) if self.figures.is_empty() => return Found::nothing(),
+            ([], []) => Ruling::Reproduced,
+            ([], open) => Ruling::NotJudged(some(open)),
+            (faults, _) => Ruling::Not(some(faults)),
+        };
+        let figures = figures(&self.figures);
+        let found = Found { figures, ruling };
+        match self.missing.as_slice() {
+            [] => found,
+            missing => found.under(format!("without {}", some(missing))),
+        }
     }
 }
 
@@ -147,8 +175,7 @@ impl Shape {
         id: &'static str,
         what: &'static str,
         paper: &'static str,
-        baseline: Found,
-        ours: Found,
+        (baseline, ours): (Found, Found),
     ) -> Shape {
         Shape {
             id,

@@ -9,7 +9,7 @@ use super::{
 use crate::cell::{Protocol, Row};
 use crate::report::stat::{Stat, short};
 use crate::studies::group::{Group, name, way};
-use crate::studies::shape::{Found, Shape};
+use crate::studies::shape::{Evidence, Found, Shape};
 
 /// What became of S3.1 to S3.8, and of the policies that are in no statement.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
@@ -19,88 +19,97 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
             "S3.1",
             "1-1 below 1 KB: ZMTP above DDS, DDS above MQTT (QoS 2, one at a time), ZMTP at least 5 times MQTT",
             "18 to 32 times",
-            small_floods(groups, "mosquitto"),
-            small_floods(groups, "thalweg"),
+            (
+                small_floods(groups, "mosquitto"),
+                small_floods(groups, "thalweg"),
+            ),
         ),
         Shape::of(
             "S3.2",
             "1-1 from 4 KB: a peer reaches 90 % of the link",
             "92 to 95 Mbit/s",
-            whole_link(groups, &["cyclonedds", "zmq-peers"]),
-            whole_link(groups, &["thalweg"]),
+            (
+                whole_link(groups, &["cyclonedds", "zmq-peers"]),
+                whole_link(groups, &["thalweg"]),
+            ),
         ),
         Shape::of(
             "S3.3",
             "1-7, large payloads: each subscriber gets a seventh of the link (13.6 Mbit/s ± 10 %)",
             "12.0 to 14.9 Mbit/s",
-            sevenths(groups, false),
-            sevenths(groups, true),
+            (sevenths(groups, false), sevenths(groups, true)),
         ),
         Shape::of(
             "S3.4",
             "1-7 by multicast: at least 3 times unicast up to 1 KB, at least half of the link for large payloads",
             "+273 to 542 %; 50 to 87 Mbit/s",
-            multicast(groups, CYCLONE),
-            multicast(groups, OURS),
+            (multicast(groups, CYCLONE), multicast(groups, OURS)),
         ),
         Shape::of(
             "S3.5",
             "batches: at least 1.2 times without below 1 KB, the same ± 5 % from 4 KB",
             "+24 to 848 %",
-            batches(groups, CYCLONE),
-            batches(groups, OURS),
+            (batches(groups, CYCLONE), batches(groups, OURS)),
         ),
         Shape::of(
             "S3.6",
             "throttled by itself: lower latency than without, at most 25 % less throughput",
             "-18 %, -3.6 %",
-            not_built("Cyclone DDS has no AutoThrottle"),
-            quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
+            (
+                not_built("Cyclone DDS has no AutoThrottle"),
+                quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
+            ),
         ),
         Shape::of(
             "S3.7",
             "periodic, 64 B and 2 KB: the 90 % latency does not depend on the rate (greatest / least at most 1.5); 32 KB: it \
              does once rate times size is above the link",
             "flat; knee at 400/s of 32 KB",
-            periodic_p90(groups, false),
-            periodic_p90(groups, true),
+            (periodic_p90(groups, false), periodic_p90(groups, true)),
         ),
         Shape::of(
             "S3.8",
             "sporadic beside periodic: MQTT's deviation while large messages come is above that of both kinds of peers",
             "64 B: 7284 us against 125 (DDS) and 1799 (ZeroMQ)",
-            neighbours(groups, "mosquitto"),
-            neighbours(groups, "thalweg"),
+            (
+                neighbours(groups, "mosquitto"),
+                neighbours(groups, "thalweg"),
+            ),
         ),
         Shape::of(
             "C, heartbeat",
             "1-7: with rarer heartbeats latency falls, and throughput does not",
             "latency -49 %",
-            quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
-            not_built("MQTT has no heartbeats for data"),
+            (
+                quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
+                not_built("MQTT has no heartbeats for data"),
+            ),
         ),
         Shape::of(
             "C, rate limit",
             "each subscriber gets at most so much a second, and that within 2 %",
             "a table of features",
-            not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
-            limited(groups),
+            (
+                not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
+                limited(groups),
+            ),
         ),
         Shape::of(
             "C, lifespan",
             "to subscribers that are too slow nothing is delivered that is older than its lifespan and the network's queue",
             "a table of features",
-            never_older(groups, "mosquitto"),
-            never_older(groups, OURS),
+            (never_older(groups, "mosquitto"), never_older(groups, OURS)),
         ),
         Shape::of(
             "C, priority",
             "over one connection the 99 % latency of priority 9 beside priority 4 is at most 3 times what it was alone",
             "a table of features",
-            not_built(
-                "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
+            (
+                not_built(
+                    "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
+                ),
+                first_beside_others(groups),
             ),
-            first_beside_others(groups),
         ),
     ]
 }
@@ -150,11 +159,15 @@ type Comparison = (String, bool);
 
 /// A statement that each line has to hold for.
 fn told(lines: impl Iterator<Item = Comparison>, between: &str) -> Found {
-    let lines: Vec<Comparison> = lines.collect();
-    let faults = lines.iter().filter(|(_, is_fault)| *is_fault);
-    let faults: Vec<String> = faults.map(|(words, _)| words.clone()).collect();
-    let figures: Vec<String> = lines.into_iter().map(|(words, _)| words).collect();
-    Found::judged(figures.join(between), &faults)
+    held(Evidence::default(), lines, between)
+}
+
+fn held(mut all: Evidence, lines: impl Iterator<Item = Comparison>, between: &str) -> Found {
+    for (words, is_fault) in lines {
+        all.fault(is_fault, words.clone());
+        all.figure(words);
+    }
+    all.found(between)
 }
 
 const LINK_MBIT: f64 = LINK_BITS as f64 * 1e-6;
@@ -219,10 +232,13 @@ fn multicast(groups: &[Group], system: &str) -> Found {
     let lines = [MULTICAST, REPAIRED, BOTH].into_iter().flat_map(of);
     let known: Vec<u32> = of(MULTICAST).map(|(_, (size, ..))| size).collect();
     let has = |sizes: Range<u32>| known.iter().any(|size| sizes.contains(size));
-    let wanted = [("64 B", 64..65), ("a large payload", 4096..u32::MAX)];
-    let missing = wanted.into_iter().filter(|(_, sizes)| !has(sizes.clone()));
-    let missing: Vec<String> = missing.map(|(name, _)| name.to_owned()).collect();
-    told(lines.filter_map(line), "; ").without(&missing)
+    let mut all = Evidence::default();
+    for (name, sizes) in [("64 B", 64..65), ("a large payload", 4096..u32::MAX)] {
+        if !has(sizes) {
+            all.missing(name);
+        }
+    }
+    held(all, lines.filter_map(line), "; ")
 }
 
 fn batches(groups: &[Group], system: &str) -> Found {
@@ -322,8 +338,7 @@ fn neighbours(groups: &[Group], broker: &str) -> Found {
         })?;
         group.stat(|row: &Row| row.more.get(what).copied())
     };
-    let (mut figures, mut faults, mut open, mut missing) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut missing) = (Evidence::default(), Vec::new());
     for size in [64, 512, 1024, 2048, 16_384, 32_768] {
         let known: Vec<(&str, Stat, String)> = [
             (broker, Protocol::Mqtt),
@@ -364,20 +379,17 @@ fn neighbours(groups: &[Group], broker: &str) -> Found {
                 short(mqtt.mean),
                 short(sd.mean)
             );
-            match mqtt.exceeds(sd) {
-                Some(true) => {}
-                Some(false) => faults.push(words),
-                None => open.push(format!("{words} beyond the intervals")),
-            }
+            let open = format!("{words} beyond the intervals");
+            all.compared(mqtt.exceeds(sd), words, open);
         }
         for protocol in [Protocol::Dds, Protocol::Zmtp].map(name) {
             if known.iter().all(|(who, ..)| *who != protocol) {
                 missing.push(format!("without {protocol} at {size} B"));
             }
         }
-        figures.push(format!("{size} B: {}", words.join(", ")));
+        all.figure(format!("{size} B: {}", words.join(", ")));
     }
-    let found = Found::weighed(figures.join("; "), &faults, &open);
+    let found = all.found("; ");
     if missing.is_empty() {
         found
     } else {
@@ -405,8 +417,7 @@ fn small_floods(groups: &[Group], system: &str) -> Found {
         })?;
         Some(group.mbit()?.mean)
     };
-    let (mut figures, mut faults) = (Vec::new(), Vec::new());
-    let mut is_proxied = false;
+    let (mut all, mut is_proxied) = (Evidence::default(), false);
     for size in [64, 128, 256, 512] {
         // Results from before there were peers have the proxy only.
         let proxied = rate("zmq-proxy", Protocol::Zmtp, 0, size);
@@ -428,20 +439,17 @@ fn small_floods(groups: &[Group], system: &str) -> Found {
         }
         if let Some(dds) = rate("cyclonedds", Protocol::Dds, 1, size) {
             words.push_str(&format!(", DDS {} Mbit/s", short(dds)));
-            if !(zmtp > dds && dds > mqtt) {
-                faults.push(format!("the order is another one at {size} B"));
-            }
+            let is_ordered = zmtp > dds && dds > mqtt;
+            all.fault(!is_ordered, format!("the order is another one at {size} B"));
         }
-        if ratio < 5.0 {
-            faults.push(format!("less than 5 times at {size} B"));
-        }
-        figures.push(words);
+        all.fault(ratio < 5.0, format!("less than 5 times at {size} B"));
+        all.figure(words);
     }
-    match figures.is_empty() {
-        true => Found::nothing(),
-        false if is_proxied => Found::judged(figures.join("; "), &faults)
+    match is_proxied {
+        true => all
+            .found("; ")
             .under("without peers; ZMTP goes through libzmq's proxy"),
-        false => Found::judged(figures.join("; "), &faults),
+        false => all.found("; "),
     }
 }
 
