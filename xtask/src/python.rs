@@ -74,9 +74,7 @@ pub fn tools() -> Result<PathBuf, String> {
 
 fn install(folder: &Path) -> Result<(), String> {
     let python = workshop::text(&folder.join("bin/python"));
-    // The tools are there already, so pip need not fetch them into an environment of its own; cargo's own folder makes
-    // the next build short.
-    let built = crate::tree().join("target/python-build");
+    // The tools are there already, so pip need not fetch them into an environment of its own.
     Program::new(&python)
         .args([
             "-m",
@@ -88,9 +86,7 @@ fn install(folder: &Path) -> Result<(), String> {
             "--no-build-isolation",
         ])
         .args(["./bindings/python"])
-        .env("CARGO_TARGET_DIR", &workshop::text(&built))
         .env("MATURIN_PEP517_ARGS", "--profile dev --locked")
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("PATH", &path_with(folder.join("bin")))
         .run()
 }

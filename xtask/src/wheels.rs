@@ -142,7 +142,7 @@ fn maturin(tools: &Path) -> Program {
 }
 
 fn target_folder() -> String {
-    workshop::text(&crate::tree().join("target/python-build"))
+    workshop::text(&crate::tree().join("target"))
 }
 
 fn pip(environment: &Path, words: &[&str]) -> Result<(), String> {

@@ -15,11 +15,12 @@ use crate::{Options, Step, compiler, packages, python, workshop};
 
 /// Beside what installs and compiles, so that a slip shows early; cheapest first.
 const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
-/// About as long as each other. The first one compiles what the second has no need of.
+/// About as long as each other. The first one compiles what the second has no need of; the binding for Python comes after it,
+/// into the same folder.
 const LANES: [&[Step]; 3] = [
     &[Step::Lint, Step::Unit, Step::Docs],
     &[Step::Integration, Step::Interop],
-    &[Step::Python, Step::BenchInstructions],
+    &[Step::BenchInstructions, Step::Python],
 ];
 
 /// The test of `thalweg-tests`, as cargo names it, and the variable with its file.
