@@ -3,12 +3,13 @@
 
 #[path = "support/folder.rs"]
 mod folder;
+#[path = "support/own_network.rs"]
+mod own_network;
 
 use folder::Folder;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream, UdpSocket};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thalweg_model::Time;
@@ -76,12 +77,12 @@ fn what_is_lost_is_repaired_over_the_connection() {
 
 #[test]
 fn a_group_of_ipv6_is_sent_and_repaired_alike() {
-    if std::env::var_os(INSIDE).is_none() {
-        return in_own_network("a_group_of_ipv6_is_sent_and_repaired_alike");
+    if !own_network::is_inside() {
+        return own_network::run("a_group_of_ipv6_is_sent_and_repaired_alike");
     }
     let folder = Folder::new("multicast");
     let group = Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0, 0x10);
-    let interface = nix::net::if_::if_nametoindex("cast0").expect("it was made");
+    let interface = nix::net::if_::if_nametoindex(own_network::INTERFACE).expect("it was made");
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)).expect("a socket");
     let at = SocketAddrV6::new(group, 0, 0, 0);
     socket.bind(&at.into()).expect("it is bound");
@@ -100,32 +101,6 @@ fn a_group_of_ipv6_is_sent_and_repaired_alike() {
     let description = Client::connect(&server, None).description();
     assert_eq!(description.group, (group, port).into());
     has_everything(&socket, &server);
-}
-
-/// Set for the part of a test that runs in a network of its own.
-const INSIDE: &str = "THALWEG_INSIDE";
-
-/// Runs a test of this program again, in a namespace that has an interface of IPv6: not every system sends multicast of IPv6 on its
-/// loopback, and no other network is to hear it. Says so where there are no namespaces.
-fn in_own_network(test: &str) {
-    const SETUP: &str = "ip link set lo up && ip link add cast0 type veth peer name cast1 && ip link set cast0 up && \
-                         ip link set cast1 up && ip -6 address add fd77::1/64 dev cast0 nodad || exit 77; exec \"$0\" \"$@\"";
-    let this = std::env::current_exe().expect("a running program has a path");
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--net", "sh", "-c", SETUP])
-        .arg(this)
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
-        .output();
-    let (out, err, code) = match output {
-        Ok(output) => (output.stdout, output.stderr, output.status.code()),
-        Err(error) => return eprintln!("left out: no network namespaces here: {error}"),
-    };
-    let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
-    if code == Some(77) || err.starts_with("unshare: ") {
-        return eprintln!("left out: no network namespaces here: {err}");
-    }
-    assert!(code == Some(0) && out.contains("1 passed"), "{out}{err}");
 }
 
 /// A receiver that loses every third datagram, and asks over a connection, has everything in order.

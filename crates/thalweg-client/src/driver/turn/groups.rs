@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+#[cfg(not(target_os = "linux"))]
+use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use mio::net::UdpSocket;
 use mio::{Interest, Token};
@@ -337,42 +339,81 @@ impl Feeding {
 }
 
 /// A socket that receives what is sent to a group and comes by one of the interfaces.
-fn join(group: SocketAddr, interfaces: &[Ipv4Addr]) -> io::Result<UdpSocket> {
-    let SocketAddr::V4(group) = group else {
-        return Err(io::Error::other("groups of IPv6 are not joined"));
-    };
-    if interfaces.is_empty() {
-        return Err(io::Error::other("no interface is set for multicast"));
+fn join(group: SocketAddr, interfaces: &[IpAddr]) -> io::Result<UdpSocket> {
+    let is_of_group = |it: &&IpAddr| it.is_ipv4() == group.is_ipv4();
+    let mut interfaces = interfaces.iter().filter(is_of_group).peekable();
+    if interfaces.peek().is_none() {
+        let version = if group.is_ipv4() { 4 } else { 6 };
+        let why = format!("no interface is set for multicast of IPv{version}");
+        return Err(io::Error::other(why));
     }
     let socket = bind(group)?;
     for interface in interfaces {
-        socket.join_multicast_v4(group.ip(), interface)?;
+        match (group.ip(), interface) {
+            (IpAddr::V4(group), IpAddr::V4(own)) => socket.join_multicast_v4(&group, own)?,
+            (IpAddr::V6(group), IpAddr::V6(own)) => {
+                socket.join_multicast_v6(&group, index_of(*own)?)?;
+            }
+            _ => {}
+        }
     }
     socket.set_nonblocking(true)?;
     Ok(UdpSocket::from_std(socket))
 }
 
-/// Bound to the group's own address, so that other datagrams to its port stay away, and shared with others of this machine.
+/// The number of the interface that has this address, by which the system joins groups of IPv6.
 #[cfg(target_os = "linux")]
-fn bind(group: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
+fn index_of(own: Ipv6Addr) -> io::Result<u32> {
+    let found = nix::ifaddrs::getifaddrs()?
+        .find(|it| it.address.and_then(|it| Some(it.as_sockaddr_in6()?.ip())) == Some(own));
+    match found {
+        Some(found) => Ok(nix::net::if_::if_nametoindex(
+            found.interface_name.as_str(),
+        )?),
+        None => Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            format!("no interface has the address {own}"),
+        )),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn index_of(_: Ipv6Addr) -> io::Result<u32> {
+    Err(io::Error::other("groups of IPv6 are joined on Linux only"))
+}
+
+/// Bound to the group's own address, so that other datagrams to its port stay away, and shared with others of this machine.
+/// An address that holds on one link only would bind the socket to one interface (RFC 4007, 6): there the port is all.
+#[cfg(target_os = "linux")]
+fn bind(group: SocketAddr) -> io::Result<std::net::UdpSocket> {
     use nix::sys::socket::{
-        AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
+        AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, bind, setsockopt, socket,
+        sockopt,
     };
     use std::os::fd::AsRawFd;
-    let fd = socket(
-        AddressFamily::Inet,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )?;
+    let family = match group {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let fd = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, sockopt::ReuseAddr, &true)?;
     // The system gives what it allows.
     let _ = setsockopt(&fd, sockopt::RcvBuf, &(4 << 20));
-    bind(fd.as_raw_fd(), &SockaddrIn::from(group))?;
+    match group {
+        SocketAddr::V4(group) => bind(fd.as_raw_fd(), &SockaddrIn::from(group))?,
+        SocketAddr::V6(mut group) => {
+            setsockopt(&fd, sockopt::Ipv6V6Only, &true)?;
+            // The scope is the last four bits (RFC 4291, 2.7): 1 is the interface, 2 the link.
+            if group.ip().segments()[0] & 0xF <= 2 {
+                group.set_ip(Ipv6Addr::UNSPECIFIED);
+            }
+            bind(fd.as_raw_fd(), &SockaddrIn6::from(group))?;
+        }
+    }
     Ok(fd.into())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bind(group: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
+fn bind(group: SocketAddr) -> io::Result<std::net::UdpSocket> {
     std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, group.port()))
 }

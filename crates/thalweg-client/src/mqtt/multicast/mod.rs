@@ -7,7 +7,7 @@ mod feed;
 #[cfg(test)]
 mod tests;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use thalweg_model::Reliability;
@@ -23,16 +23,16 @@ use crate::subscription::{Mailbox, SubscribeOptions, Subscription};
 /// Where groups may be joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MulticastSettings {
-    pub(crate) interfaces: Vec<Ipv4Addr>,
+    pub(crate) interfaces: Vec<IpAddr>,
 }
 
 impl ClientBuilder {
-    /// Multicast groups may be joined at the network interface that has this address; to be called once for each interface.
-    /// Default: at none, so that nothing is received by multicast.
+    /// Multicast groups of IPv4 may be joined at the network interface that has this address, or groups of IPv6 if it is one of
+    /// IPv6 (on Linux); to be called once for each interface. Default: at none, so that nothing is received by multicast.
     #[must_use]
-    pub fn multicast_interface(mut self, address: Ipv4Addr) -> Self {
+    pub fn multicast_interface(mut self, address: impl Into<IpAddr>) -> Self {
         let mut settings: MulticastSettings = self.plugins.get();
-        settings.interfaces.push(address);
+        settings.interfaces.push(address.into());
         self.plugins.set(settings);
         self
     }
