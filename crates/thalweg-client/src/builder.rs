@@ -87,6 +87,7 @@ pub struct ClientBuilder {
     pub(crate) receive_bytes_max: Option<usize>,
     pub(crate) backoff: (Duration, Duration),
     pub(crate) connect_timeout: Duration,
+    pub(crate) dscp: Option<u8>,
     pub(crate) batch: BatchSettings,
     pub(crate) throttle: ThrottleSettings,
     pub(crate) when_refused: WhenRefused,
@@ -122,6 +123,7 @@ impl Default for ClientBuilder {
             receive_bytes_max: None,
             backoff: (Duration::from_millis(200), Duration::from_secs(30)),
             connect_timeout: Duration::from_secs(10),
+            dscp: None,
             batch: BatchSettings::Off,
             throttle: ThrottleSettings::Off,
             when_refused: WhenRefused::Wait,
@@ -197,6 +199,15 @@ impl ClientBuilder {
     #[must_use]
     pub fn keep_alive(mut self, keep_alive: Duration) -> Self {
         self.opening.keep_alive = span_of(keep_alive);
+        self
+    }
+
+    /// Class of service by which routers may tell what this client sends: the number in each IP header (DSCP, RFC 2474), 0 to
+    /// 63. 46 is expedited forwarding. It is of the client and not of each message: routers that heed it would take the packets
+    /// of one connection out of order. Default: the system decides. On Linux.
+    #[must_use]
+    pub fn dscp(mut self, class: u8) -> Self {
+        self.dscp = Some(class);
         self
     }
 
@@ -325,6 +336,11 @@ impl ClientBuilder {
                     "the payload of a will has at most 65,535 bytes",
                 ));
             }
+        }
+        if let Some(class) = self.dscp.filter(|class| *class > 63) {
+            return Err(ClientError::Settings(format!(
+                "a class of service (dscp) is 0 to 63, not {class}"
+            )));
         }
         let is_dtls = |url: &&BrokerUrl| url.scheme.is_datagrams() && url.scheme.is_encrypted();
         if self.psk.is_none()

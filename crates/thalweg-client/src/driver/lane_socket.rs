@@ -217,7 +217,7 @@ impl LaneSocket {
         now: Time,
     ) {
         if let Some(socket) = &self.socket {
-            socket.set_options();
+            socket.set_options(means.dscp);
         }
         self.addresses.clear();
         self.counts = NetworkReading::default();
@@ -769,6 +769,8 @@ impl LaneSocket {
 pub(super) struct Means<'d> {
     pub(super) registry: &'d Registry,
     pub(super) security: &'d Security,
+    /// Class of service, if the user has set one.
+    pub(super) dscp: Option<u8>,
     /// Where bytes are read into.
     pub(super) scratch: &'d mut [u8],
 }

@@ -1,5 +1,9 @@
 //! The operating system's counters of a connection: Linux's `TCP_INFO`.
 
+use std::io;
+use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use mio::net::TcpStream;
@@ -67,6 +71,22 @@ pub(super) fn keep_short(stream: &TcpStream) {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn keep_short(_: &TcpStream) {}
+
+/// Writes a class of service into the IP headers of all that a socket sends to this peer.
+#[cfg(target_os = "linux")]
+pub(super) fn mark(socket: &impl AsFd, peer: io::Result<SocketAddr>, dscp: u8) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    // The two bits below it are for congestion notification.
+    let class = i32::from(dscp) << 2;
+    // Without it routers only treat it as they treat others.
+    let _ = match peer {
+        Ok(SocketAddr::V6(_)) => setsockopt(socket, sockopt::Ipv6TClass, &class),
+        _ => setsockopt(socket, sockopt::Ipv4Tos, &class),
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn mark<T>(_: &T, _: io::Result<SocketAddr>, _: u8) {}
 
 /// Reads the system's counters of a connection; `None` if the kernel is too old for all of them.
 #[cfg(target_os = "linux")]

@@ -70,7 +70,16 @@ impl Socket {
 
     /// Disables Nagle's algorithm, which would wait for acknowledgements: the client makes its own batches. And the system is
     /// given little ahead.
-    pub(super) fn set_options(&self) {
+    pub(super) fn set_options(&self, dscp: Option<u8>) {
+        if let Some(class) = dscp {
+            match self {
+                Socket::Tcp(stream) => super::network::mark(stream, stream.peer_addr(), class),
+                Socket::Udp(datagrams) => {
+                    super::network::mark(&datagrams.socket, datagrams.socket.peer_addr(), class);
+                }
+                Socket::Unix(_) => {}
+            }
+        }
         if let Socket::Tcp(stream) = self {
             // Only slower without.
             let _ = stream.set_nodelay(true);
@@ -112,4 +121,49 @@ pub(super) fn is_later(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use nix::sys::socket::{getsockopt, sockopt};
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_has_the_class_of_service_that_was_asked_for() {
+        for (own, dscp) in [
+            ("127.0.0.1:0", Some(46_u8)),
+            ("[::1]:0", Some(46)),
+            ("127.0.0.1:0", None),
+        ] {
+            // A machine may have no IPv6.
+            let Ok(listener) = TcpListener::bind(own) else {
+                continue;
+            };
+            let peer = listener.local_addr().expect("it is bound");
+            let _taken = UdpSocket::bind(peer).expect("the port is free for datagrams");
+            let sockets = [Socket::tcp(peer), Socket::udp(peer)];
+            let _accepted = listener.accept().expect("a connection");
+            for socket in sockets {
+                let socket = socket.expect("it connects");
+                socket.set_options(dscp);
+                let class = match (&socket, peer) {
+                    (Socket::Tcp(it), SocketAddr::V4(_)) => getsockopt(it, sockopt::Ipv4Tos),
+                    (Socket::Tcp(it), _) => getsockopt(it, sockopt::Ipv6TClass),
+                    (Socket::Udp(it), SocketAddr::V4(_)) => {
+                        getsockopt(&it.socket, sockopt::Ipv4Tos)
+                    }
+                    (Socket::Udp(it), _) => getsockopt(&it.socket, sockopt::Ipv6TClass),
+                    (Socket::Unix(_), _) => panic!("{socket:?}"),
+                };
+                assert_eq!(
+                    class,
+                    Ok(dscp.map_or(0, |dscp| i32::from(dscp) << 2)),
+                    "{socket:?}"
+                );
+            }
+        }
+    }
 }

@@ -102,8 +102,8 @@ pub(super) fn start_with(
         clock,
     ));
     let handle = Handle::new(shared.clone());
-    let plugins = builder.plugins;
-    let driver = Driver::new(shared.clone(), poll, engine, security, plugins, hub);
+    let (plugins, dscp) = (builder.plugins, builder.dscp);
+    let driver = Driver::new(shared.clone(), poll, engine, security, dscp, plugins, hub);
     std::thread::Builder::new()
         .name("thalweg-client".into())
         .stack_size(512 << 10)

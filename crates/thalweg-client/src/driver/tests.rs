@@ -408,3 +408,37 @@ fn a_disk_that_fails_is_told_and_so_is_its_end() {
     assert_eq!(trouble(), "");
     assert_eq!(client.status().expect("it runs").buffer.trouble, "");
 }
+
+#[cfg(all(target_os = "linux", feature = "coap"))]
+#[test]
+fn a_broker_sees_the_class_of_service_that_was_asked_for() {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+    use std::os::fd::AsRawFd;
+    for (dscp, class) in [(None, 0), (Some(46), 46 << 2)] {
+        let broker = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
+        setsockopt(&broker, sockopt::IpRecvTos, &true).expect("the system tells it");
+        let url = format!("coap://{}", broker.local_addr().expect("it is bound"));
+        let builder = Client::builder().broker(&url).expect("a URL");
+        let builder = match dscp {
+            Some(dscp) => builder.dscp(dscp),
+            None => builder,
+        };
+        let client: Client = builder.connect().expect("a client").into();
+        publish(&client, Reliability::AtMostOnce);
+        let (mut bytes, mut control) = ([0; 1500], nix::cmsg_space!(u8));
+        let mut into = [std::io::IoSliceMut::new(&mut bytes)];
+        let came = recvmsg::<()>(
+            broker.as_raw_fd(),
+            &mut into,
+            Some(&mut control),
+            MsgFlags::empty(),
+        )
+        .expect("a datagram");
+        let told: Vec<_> = came.cmsgs().expect("they are whole").collect();
+        assert_eq!(told, [ControlMessageOwned::Ipv4Tos(class)], "{dscp:?}");
+    }
+    let Err(refused) = builder().dscp(64).connect() else {
+        panic!("64 is no class")
+    };
+    assert!(refused.to_string().contains("0 to 63, not 64"), "{refused}");
+}

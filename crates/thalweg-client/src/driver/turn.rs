@@ -48,6 +48,7 @@ pub(super) struct Driver {
     poll: mio::Poll,
     engine: Engine,
     security: Security,
+    dscp: Option<u8>,
     plugins: PluginSettings,
     lines: Vec<LaneSocket>,
     /// Those whose connections brokers have accepted, as far as the engine has told.
@@ -132,6 +133,7 @@ impl Driver {
         poll: mio::Poll,
         engine: Engine,
         security: Security,
+        dscp: Option<u8>,
         plugins: PluginSettings,
         hub: Option<PeerHub>,
     ) -> Driver {
@@ -142,6 +144,7 @@ impl Driver {
             poll,
             engine,
             security,
+            dscp,
             plugins,
             farewells: Vec::new(),
             next_farewell: BELL.0 - 1,
@@ -212,6 +215,7 @@ impl Driver {
                 engine,
                 poll,
                 security,
+                dscp,
                 scratch,
                 ..
             } = self;
@@ -222,6 +226,7 @@ impl Driver {
                     &Means {
                         registry: poll.registry(),
                         security,
+                        dscp: *dscp,
                         scratch,
                     },
                     now,
@@ -437,12 +442,14 @@ impl Driver {
                 engine,
                 poll,
                 security,
+                dscp,
                 scratch,
                 ..
             } = self;
             let mut means = Means {
                 registry: poll.registry(),
                 security,
+                dscp: *dscp,
                 scratch,
             };
             for line in lines.iter_mut() {
@@ -473,6 +480,7 @@ impl Driver {
             engine,
             poll,
             security,
+            dscp,
             scratch,
             shared,
             ..
@@ -480,6 +488,7 @@ impl Driver {
         let means = Means {
             registry: poll.registry(),
             security,
+            dscp: *dscp,
             scratch,
         };
         match action {
