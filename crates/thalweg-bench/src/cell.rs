@@ -92,7 +92,15 @@ pub struct Extras {
     /// Subscribers of the common client receive by a multicast group of our broker: from QoS 1 on they ask for what was lost.
     #[serde(skip_serializing_if = "is_false")]
     pub multicast: bool,
+    /// The first flow has a listener of our broker to itself, and its packets are of [`ALARM_CLASS`] in both directions.
+    #[serde(skip_serializing_if = "is_false")]
+    pub alarms: bool,
 }
+
+/// Expedited forwarding (DSCP, RFC 3246).
+pub const ALARM_CLASS: u8 = 46;
+/// The port of that listener, in a namespace.
+pub const ALARM_PORT: u16 = 1884;
 
 /// What that group is called.
 pub const MULTICAST_GROUP: &str = "lab";
@@ -212,6 +220,9 @@ pub struct Link {
     /// One Ethernet with a bridge between, so that multicasts reach the other end; else a router, as in topology T3.
     #[serde(default)]
     pub bridged: bool,
+    /// Packets of [`ALARM_CLASS`] leave its queues before others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub classes: bool,
 }
 
 impl Link {
@@ -225,6 +236,7 @@ impl Link {
         duplicate: 0.0,
         engine: Engine::Auto,
         bridged: false,
+        classes: false,
     };
 }
 

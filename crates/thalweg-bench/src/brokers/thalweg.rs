@@ -10,7 +10,7 @@ use super::peers::cyclone;
 use super::ports::PortKind;
 use super::site::{Launch, Order, Site, text_of};
 use super::system::{System, found};
-use crate::cell::{MULTICAST_GROUP, Protocol, word};
+use crate::cell::{ALARM_CLASS, ALARM_PORT, MULTICAST_GROUP, Protocol, word};
 use crate::net::{CLIENT_HOST, DEVICE};
 
 /// What `THALWEG_BIN` names (`thalweg bench` names itself), or `thalweg` beside this program, or the one in PATH.
@@ -52,6 +52,13 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
                 "listeners.{name}.tls.certificate = \"{certificate}\"\nlisteners.{name}.tls.key = \"{key}\""
             );
         }
+    }
+    if site.cell.extras.alarms {
+        let at = site.address(PortKind::Tcp, ALARM_PORT)?;
+        let _ = writeln!(
+            text,
+            "listeners.alarms.bind = \"{at}\"\nlisteners.alarms.anonymous = true\nlisteners.alarms.dscp = {ALARM_CLASS}"
+        );
     }
     for (protocol, name) in [
         (Protocol::Mqtt, "mqtt"),

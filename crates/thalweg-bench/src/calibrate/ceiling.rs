@@ -142,6 +142,7 @@ fn flood(
         ..Cell::blank()
     };
     let job = Job {
+        alarms_at: None,
         role: "ceiling".to_owned(),
         ..Job::of(&cell, 1, address, address)
     };

@@ -16,7 +16,7 @@ use thalweg_client::{
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
-use crate::cell::{Carrier, Leg, MULTICAST_GROUP, Protocol, word};
+use crate::cell::{ALARM_CLASS, Carrier, Leg, MULTICAST_GROUP, Protocol, word};
 use crate::load::{Gave, clock};
 
 /// Publishers: one client or several, that share the flows.
@@ -37,7 +37,7 @@ pub struct Publishing {
 impl Publishing {
     pub fn connect(job: &Job) -> Result<Publishing, Fault> {
         let clients = (0..job.connections)
-            .map(|number| client(job, &job.publish, job.publish_at, "p", number));
+            .map(|number| client_of_flows(job, number, &job.publish, job.publish_at, "p", number));
         let clients = clients.collect::<Result<Vec<Client>, Fault>>()?;
         Ok(Publishing {
             clients,
@@ -233,7 +233,8 @@ impl Subscribing {
         for copy in 0..job.copies {
             for number in 0..connections {
                 let name = copy * connections + number;
-                let client = client(job, &job.subscribe, job.subscribe_at, "s", name)?;
+                let client =
+                    client_of_flows(job, number, &job.subscribe, job.subscribe_at, "s", name)?;
                 let topics = job.filters((0..job.flows).filter(|it| it % connections == number));
                 // A message of a group comes once, to any of them.
                 let copy = if job.shared { 0 } else { copy };
@@ -411,6 +412,24 @@ pub fn client(
     number: u32,
 ) -> Result<Client, Fault> {
     let builder = builder(job, leg, role, number)?;
+    let client = connect(builder, job, leg, at)?;
+    up(&client, leg.protocol)?;
+    Ok(client)
+}
+
+/// Connects the client of the flows from this one on: alarms have a listener and a class of their own.
+fn client_of_flows(
+    job: &Job,
+    first: u32,
+    leg: &Leg,
+    at: std::net::SocketAddr,
+    role: &str,
+    number: u32,
+) -> Result<Client, Fault> {
+    let Some(at) = job.alarms_at.filter(|_| first == 0) else {
+        return client(job, leg, at, role, number);
+    };
+    let builder = builder(job, leg, role, number)?.dscp(ALARM_CLASS);
     let client = connect(builder, job, leg, at)?;
     up(&client, leg.protocol)?;
     Ok(client)

@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cell::{Carrier, Cell, Driver, Leg, Load, Protocol, Workload};
+use crate::cell::{ALARM_PORT, Carrier, Cell, Driver, Leg, Load, Protocol, Workload};
 use crate::load::Gave;
 use crate::net::CLIENT_HOST;
 
@@ -59,6 +59,8 @@ pub struct Job {
     /// The address of the interface by which subscribers of the common client join the broker's multicast group; none
     /// subscribes as usual.
     pub multicast: Option<Ipv4Addr>,
+    /// Where the first flow is published and received, by connections of its own and of a class of service of its own.
+    pub alarms_at: Option<SocketAddr>,
     /// Connections that a driver may share between flows; `bare` has one for each flow and copy.
     pub connections: u32,
     /// The broker keeps what a CoAP observer has not taken yet; others skip states.
@@ -118,6 +120,7 @@ impl Job {
                 let own = cell.link.namespaces.then(|| CLIENT_HOST.parse().ok());
                 own.flatten().unwrap_or(Ipv4Addr::LOCALHOST)
             }),
+            alarms_at: (cell.extras.alarms).then(|| SocketAddr::new(subscribe_at.ip(), ALARM_PORT)),
             connections: connections(cell),
             keeps_all: cell.system == "thalweg",
             writes_first: matches!(&*cell.system, "libcoap" | "ejabberd"),

@@ -137,6 +137,7 @@ impl LinkArgs {
             engine,
             seed: self.seed,
             is_bridged: false,
+            has_classes: false,
         }
     }
 }

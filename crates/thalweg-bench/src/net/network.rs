@@ -34,6 +34,8 @@ pub struct Plan {
     pub seed: u64,
     /// A bridge between, where there is a router else: multicasts pass, and only a rate can be set.
     pub is_bridged: bool,
+    /// Packets of [`crate::cell::ALARM_CLASS`] leave the queues of a rate before others. The kernel's only.
+    pub has_classes: bool,
 }
 
 impl Default for Plan {
@@ -44,6 +46,7 @@ impl Default for Plan {
             engine: Engine::Auto,
             seed: 1,
             is_bridged: false,
+            has_classes: false,
         }
     }
 }
@@ -63,6 +66,7 @@ impl Plan {
             engine: link.engine,
             seed,
             is_bridged: link.bridged,
+            has_classes: link.classes,
         }
     }
 
@@ -139,6 +143,11 @@ impl Network {
                 "a bridge has a rate, and no losses and delays",
             ));
         }
+        if plan.has_classes && (plan.is_emulated() || plan.shape.rate.is_none()) {
+            return Err(io::Error::other(
+                "only a rate of the kernel has queues with classes",
+            ));
+        }
         let mut pump = None;
         let between = if plan.is_emulated() {
             pump = Some(Pump::start(
@@ -167,7 +176,7 @@ impl Network {
             }
             loss::prepare(&between)?;
             loss::set(&between, plan.loss)?;
-            queue::set(&between, &plan.shape)?;
+            queue::set(&between, &plan.shape, plan.has_classes)?;
             between
         };
         let is_tun = pump.is_some();
@@ -415,7 +424,10 @@ const PREFIX: &str = "thalweg-";
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
 
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
+    use crate::cell::ALARM_CLASS;
 
     #[test]
     fn a_bridge_carries_multicasts_and_only_a_rate() {
@@ -459,6 +471,62 @@ mod tests {
             ..plan
         };
         assert!(Network::up(&name_of_ours("lossy-bridge"), &lossy).is_err());
+    }
+
+    #[test]
+    fn a_queue_with_classes_lets_alarms_go_first() {
+        if let Err(why) = is_possible() {
+            println!("skipped: {why}");
+            return;
+        }
+        let rate = Some(1_000_000);
+        let plan = Plan {
+            shape: Shape {
+                rate,
+                ..Shape::default()
+            },
+            ..Plan::default()
+        };
+        let order = |has_classes: bool| {
+            let plan = Plan {
+                has_classes,
+                ..plan
+            };
+            let network = Network::up(&name_of_ours("classes"), &plan).expect("a network");
+            let receiver = network
+                .client()
+                .within(|| {
+                    let socket = UdpSocket::bind((CLIENT_HOST, PORT))?;
+                    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+                    Ok(socket)
+                })
+                .expect("a socket");
+            network
+                .broker()
+                .within(|| {
+                    let [others, alarms] = [0, ALARM_CLASS].map(|class| {
+                        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+                        socket.set_tos_v4(u32::from(class) << 2)?;
+                        Ok::<UdpSocket, io::Error>(socket.into())
+                    });
+                    let (others, alarms) = (others?, alarms?);
+                    // 11 ms each at this rate, so that they wait when the alarm comes.
+                    for _ in 0..20 {
+                        others.send_to(&[0; 1400], (CLIENT_HOST, PORT))?;
+                    }
+                    alarms.send_to(b"alarm", (CLIENT_HOST, PORT)).map(drop)
+                })
+                .expect("they are sent");
+            let mut sizes = (0..21).map(|_| receiver.recv(&mut [0; 1500]).expect("it comes"));
+            sizes.position(|size| size == 5).expect("an alarm")
+        };
+        assert_eq!(order(false), 20);
+        assert!(order(true) < 10);
+        let endless = Plan {
+            has_classes: true,
+            ..Plan::default()
+        };
+        assert!(Network::up(&name_of_ours("no-queue"), &endless).is_err());
     }
 
     const PORT: u16 = 7480;

@@ -9,6 +9,7 @@ use super::loss::SIDES;
 use super::network::name_of_ours;
 use super::space::Space;
 use super::tools::run;
+use crate::cell::ALARM_CLASS;
 
 /// Whether the kernel has this kind of queue; if not, what it says.
 pub fn has(kind: &'static str) -> Result<(), String> {
@@ -35,7 +36,7 @@ fn try_out(arguments: &str) -> Result<(), String> {
 }
 
 /// Queues behind the link in both directions, in the namespace between.
-pub fn set(space: &Space, shape: &Shape) -> io::Result<()> {
+pub fn set(space: &Space, shape: &Shape, has_classes: bool) -> io::Result<()> {
     let mut lines = Vec::new();
     if shape.is_more_than_rate() {
         has("netem").map_err(|words| {
@@ -46,20 +47,41 @@ pub fn set(space: &Space, shape: &Shape) -> io::Result<()> {
     }
     // What goes to the broker leaves by its side, and the other way round.
     for device in SIDES {
-        let mut parent = "root handle 1:".to_owned();
+        let (mut parent, mut handle) = ("root handle 1:", 1);
         if shape.is_more_than_rate() {
             lines.push(format!("qdisc add dev {device} {parent} {}", netem(shape)));
-            "parent 1:1 handle 2:".clone_into(&mut parent);
+            (parent, handle) = ("parent 1:1 handle 2:", 2);
         }
         if let Some(rate) = shape.rate {
             // A burst of two full frames is the least that keeps up with a rate.
             lines.push(format!("qdisc add dev {device} {parent} tbf rate {rate}bit burst {BURST} limit {QUEUE_BYTES}"));
+        }
+        if has_classes {
+            lines.extend(classes(device, handle));
         }
     }
     match lines.is_empty() {
         true => Ok(()),
         false => space.within(|| lines.iter().try_for_each(|line| tc(line))),
     }
+}
+
+/// Two queues below the one of this number, whose packets it sends in the order of their classes. They are htb's, which more
+/// kernels have than prio: no rate of its own is ever reached.
+fn classes(device: &str, below: u32) -> Vec<String> {
+    let first = format!("{:#04x} 0xfc", ALARM_CLASS << 2);
+    let mut lines = vec![format!(
+        "qdisc add dev {device} parent {below}:1 handle 3: htb default 2"
+    )];
+    for (class, priority) in [(1, 0), (2, 1)] {
+        lines.push(format!(
+            "class add dev {device} parent 3: classid 3:{class} htb rate 10gbit prio {priority} quantum 1514"
+        ));
+    }
+    lines.push(format!(
+        "filter add dev {device} parent 3: protocol ip u32 match ip dsfield {first} flowid 3:1"
+    ));
+    lines
 }
 
 /// netem's own words for a shape. Its jitter is around the mean, ours is on top.

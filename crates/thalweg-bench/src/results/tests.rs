@@ -47,6 +47,7 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
         subscribe: leg,
         link: Link {
             bridged: false,
+            classes: false,
             namespaces: false,
             loss: 0.05,
             delay_ns: 1_500,

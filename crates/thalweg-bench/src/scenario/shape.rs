@@ -230,6 +230,7 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
         duplicate: link.or("duplicate", 0.0, part)?,
         engine: link.or("loss_engine", Engine::Auto, chosen)?,
         bridged: false,
+        classes: false,
     };
     let plain = Link {
         namespaces,

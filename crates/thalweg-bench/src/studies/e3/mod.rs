@@ -407,7 +407,8 @@ fn rates(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
 }
 
 /// E3c in one connection of each of two subscribers: together they are to get more than their link carries, and the
-/// publishers' link has room. Each message of 64 B has priority 9, or the same as those beside it, and what is under way may be bounded.
+/// publishers' link has room. Each message of 64 B has priority 9, or the same as those beside it, and what is under way may be
+/// bounded. Or the messages of 64 B have connections of their own, of a class that both links let go first.
 fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
     let by_topic = "[{filter=\"lab/0\",priority_min=9},{filter=\"lab/1\",priority_min=4}]";
     for (burst_bytes, burst_rate) in [(8192, 900.0), (2 << 20, 3.6)] {
@@ -416,7 +417,9 @@ fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
             (BASE, &[][..]),
             (PRIORITY, &[("policy", by_topic)]),
             (BOUNDED, &[("policy", by_topic), bounded]),
+            (CLASSED, &[("policy", by_topic)]),
         ] {
+            let has_class = policy == CLASSED;
             e3d(budget, OURS, mqtt(1), policy, 2)
                 .payload(64)
                 .at("beside", format!("{burst_bytes}B"))
@@ -430,7 +433,8 @@ fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                         for_ns: 1_500_000_000,
                     };
                     cell.broker_settings = told(settings);
-                    cell.extras.wildcard = true;
+                    cell.extras.wildcard = !has_class;
+                    (cell.extras.alarms, cell.link.classes) = (has_class, has_class);
                     cell.publish.window = 1000;
                     cell.phases = phases(0.3, 0.5, 3.0, 5.0);
                 })
@@ -448,6 +452,8 @@ const RATE_MAX: u32 = 500;
 const PRIORITY: &str = "Priority";
 /// And what is under way to a client is bounded, too.
 const BOUNDED: &str = "Priority+SendBuffer";
+/// And what has the priority has a class of service, too.
+const CLASSED: &str = "Priority+DSCP";
 const OURS: &str = "thalweg";
 const CYCLONE: &str = "cyclonedds";
 const THROTTLE: &str = "AutoThrottle";

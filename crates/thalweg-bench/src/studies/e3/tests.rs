@@ -250,6 +250,28 @@ fn what_subscribers_get_late_often_or_first_is_judged_by_what_was_allowed() {
 }
 
 #[test]
+fn alarms_of_a_class_have_connections_of_their_own_and_a_link_that_heeds_it() {
+    let cells = cells(Budget::Quick, 3);
+    let is_classed = |cell: &&Cell| cell.axes.get("policy").is_some_and(|it| it == CLASSED);
+    let classed: Vec<&Cell> = cells.iter().filter(is_classed).collect();
+    assert_eq!(classed.len(), 2);
+    for cell in classed {
+        assert!(cell.link.classes && cell.extras.alarms && !cell.extras.wildcard);
+        assert_eq!(crate::drivers::connections(cell), 2);
+        let latencies = |during: f64| {
+            let latencies = [
+                ("before_burst_p99_us", 200.0),
+                ("during_burst_p99_us", during),
+            ];
+            let found = shapes(&group::groups(&[trial(cell.clone(), &latencies)]));
+            of(&found, "C, priority").ours.ruling.clone()
+        };
+        assert_eq!(latencies(590.0), Ruling::Reproduced);
+        assert!(matches!(latencies(610.0), Ruling::Not(_)));
+    }
+}
+
+#[test]
 fn what_a_neighbour_does_is_judged_by_the_deviation_meanwhile() {
     let cells = cells(Budget::Quick, 3);
     let sd = |system: &str, us: f64| {
