@@ -1,6 +1,6 @@
 //! The client: arguments out of Python, futures into [`Pending`].
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,12 +100,15 @@ impl Client {
             });
         }
         for written in get::<Vec<String>>(settings, "multicast_interfaces")? {
-            let address: Ipv4Addr = written.parse().map_err(|_| {
+            let address: IpAddr = written.parse().map_err(|_| {
                 PyValueError::new_err(format!(
-                    "multicast_interfaces: {written:?} is no IPv4 address of a network interface"
+                    "multicast_interfaces: {written:?} is no IP address of a network interface"
                 ))
             })?;
             builder = builder.multicast_interface(address);
+        }
+        if let Some(class) = get::<Option<u8>>(settings, "dscp")? {
+            builder = builder.dscp(class);
         }
         if let Some(name) = get::<Option<String>>(settings, "psk_identity")? {
             builder = builder.psk(
@@ -189,9 +192,11 @@ impl Client {
         }))
     }
 
+    /// By a multicast group, if one is named.
     fn subscribe(
         &self,
         topic_filter: String,
+        group: Option<String>,
         reliability: u8,
         last_values: bool,
         keeps_all: bool,
@@ -205,33 +210,15 @@ impl Client {
             settle_by_hand,
         };
         Ok(Pending::new(async move {
-            client
-                .subscribe(&topic_filter, options)
-                .await
-                .map(|subscription| Answer::Subscription(subscription.into()))
-        }))
-    }
-
-    fn subscribe_by_multicast(
-        &self,
-        group: String,
-        topic_filter: String,
-        reliability: u8,
-        last_values: bool,
-        keeps_all: bool,
-    ) -> PyResult<Pending> {
-        let client = self.0.get()?.clone();
-        let options = SubscribeOptions {
-            reliability: class(reliability)?,
-            last_values,
-            keeps_all,
-            settle_by_hand: false,
-        };
-        Ok(Pending::new(async move {
-            client
-                .subscribe_by_multicast(&group, &topic_filter, options)
-                .await
-                .map(|subscription| Answer::Subscription(subscription.into()))
+            let subscribed = match group {
+                Some(group) => {
+                    client
+                        .subscribe_by_multicast(&group, &topic_filter, options)
+                        .await
+                }
+                None => client.subscribe(&topic_filter, options).await,
+            };
+            subscribed.map(|subscription| Answer::Subscription(subscription.into()))
         }))
     }
 

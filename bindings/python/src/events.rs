@@ -102,6 +102,11 @@ pub fn into_python(py: Python<'_>, events: Option<Vec<Event>>) -> PyResult<Py<Py
                     success,
                     why,
                 } => ("outcome", (ticket.0, word(success), why).into_py_any(py)?),
+                Event::Multicast {
+                    group,
+                    filter,
+                    why_not,
+                } => ("multicast", (group, filter, why_not).into_py_any(py)?),
                 _ => ("", py.None()),
             };
             (level, line, kind, given).into_py_any(py)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from queue import Queue
 
 import pytest
 import thalweg
 from conftest import eventually, free_ports
-from thalweg import Reliability, aio
+from thalweg import Multicast, Reliability, aio
 
 SECONDS = 30.0
 LOOPBACK = ("127.0.0.1",)
@@ -46,7 +47,8 @@ def test_a_group_serves_a_subscription(sending, protocol, reliability):
 
 def test_it_is_an_ordinary_subscription_where_the_group_is_not_joined_and_says_why(sending, caplog):
     caplog.set_level(logging.DEBUG, logger="thalweg")
-    with thalweg.connect(sending.url("mqtt")) as client:
+    told: Queue = Queue()
+    with thalweg.connect(sending.url("mqtt"), on_multicast=told.put) as client:
         assert client.publish("plant/7/pose", "before", retain=thalweg.Retain.SET, timeout=SECONDS)
         with_last, without = (
             client.subscribe_by_multicast("poses", "plant/7/pose", last_values=wanted, timeout=SECONDS) for wanted in (True, False)
@@ -57,6 +59,23 @@ def test_it_is_an_ordinary_subscription_where_the_group_is_not_joined_and_says_w
         assert without.next(SECONDS).payload == b"after"
         assert all("no interface is set" in group["why_not"] for group in client.status()["groups"])
         assert eventually(lambda: "no interface is set" in caplog.text)
+        for _ in range(2):
+            event = told.get(timeout=SECONDS)
+            assert (event.group, event.topic_filter) == ("poses", "plant/7/pose") and "no interface is set" in event.why_not
+
+
+def test_a_group_that_falls_silent_is_told_once_it_is_left(sending):
+    told: Queue = Queue()
+    with thalweg.connect(sending.url("mqtt"), multicast_interfaces=LOOPBACK, backoff=(0.01, 0.05), on_multicast=told.put) as client:
+        subscription = client.subscribe_by_multicast("poses", "plant/7/pose", timeout=SECONDS)
+        assert told.get(timeout=SECONDS) == Multicast("poses", "plant/7/pose", "")
+        sending.stop()
+        sending.more = ()
+        sending.start()
+        event = told.get(timeout=SECONDS)
+        assert (event.group, event.topic_filter) == ("poses", "plant/7/pose") and event.why_not
+        assert client.publish("plant/7/pose", "by the connection", timeout=SECONDS)
+        assert subscription.next(SECONDS).payload == b"by the connection"
 
 
 def test_a_group_that_does_not_carry_the_filter_is_not_taken(sending):
@@ -82,7 +101,7 @@ def test_an_event_loop_has_the_same(sending):
 def test_nonsense_is_refused(broker):
     with pytest.raises(TypeError, match="multicast_interfaces is a list"):
         thalweg.connect(broker.url("mqtt"), multicast_interfaces="127.0.0.1")
-    with pytest.raises(ValueError, match="no IPv4 address"):
+    with pytest.raises(ValueError, match="no IP address"):
         thalweg.connect(broker.url("mqtt"), multicast_interfaces=["eth0"])
     with thalweg.connect(broker.url("mqtt")) as client, pytest.raises(thalweg.ThalwegError):
         client.subscribe_by_multicast("", "a", timeout=SECONDS)

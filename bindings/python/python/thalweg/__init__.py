@@ -16,7 +16,7 @@ import os
 
 from . import _thalweg
 from ._thalweg import BufferFull, Closed, Refused, ThalwegError, TimedOut, __version__
-from ._words import Connected, Lost, Message, Moved, Outcome, Presence, Reliability, Retain, Success, Will
+from ._words import Connected, Lost, Message, Moved, Multicast, Outcome, Presence, Reliability, Retain, Success, Will
 from .blocking import Client, PresenceSubscription, Subscription, connect
 
 if hasattr(os, "register_at_fork"):
@@ -30,6 +30,7 @@ __all__ = [
     "Lost",
     "Message",
     "Moved",
+    "Multicast",
     "Outcome",
     "Presence",
     "PresenceSubscription",

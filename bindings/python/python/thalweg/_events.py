@@ -8,7 +8,7 @@ import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 from . import _thalweg
-from ._words import Connected, Lost, Moved, Outcome, Success
+from ._words import Connected, Lost, Moved, Multicast, Outcome, Success
 
 logger = logging.getLogger("thalweg")
 logger.addHandler(logging.NullHandler())
@@ -17,6 +17,7 @@ _MADE: Dict[str, Callable[..., Any]] = {
     "connected": Connected,
     "lost": Lost,
     "moved": Moved,
+    "multicast": Multicast,
     "outcome": lambda ticket, success, why: Outcome(ticket, Success(success), why),
 }
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from ._tls import authorities_of
-from ._words import Connected, Lost, Moved, Outcome, Reliability, Retain, Will
+from ._words import Connected, Lost, Moved, Multicast, Outcome, Reliability, Retain, Will
 
 if TYPE_CHECKING:
     import ssl
@@ -46,11 +46,13 @@ class Settings(TypedDict, total=False):
     peer_bind: Optional[str]
     peers: Sequence[str]
     multicast_interfaces: Sequence[str]
+    dscp: Optional[int]
     backoff: Optional[Tuple[float, float]]
     will: Optional[Will]
     on_connected: Optional[Callable[[Connected], object]]
     on_lost: Optional[Callable[[Lost], object]]
     on_moved: Optional[Callable[[Moved], object]]
+    on_multicast: Optional[Callable[[Multicast], object]]
     on_outcome: Optional[Callable[[Outcome], object]]
 
 
@@ -96,11 +98,13 @@ DEFAULTS: dict[str, Any] = {
     "peer_bind": None,
     "peers": (),
     "multicast_interfaces": (),
+    "dscp": None,
     "backoff": None,
     "will": None,
     "on_connected": None,
     "on_lost": None,
     "on_moved": None,
+    "on_multicast": None,
     "on_outcome": None,
 }
 
@@ -120,7 +124,7 @@ def settings(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("buffer_folder", "calibration", "ca", "certificate", "key"):
         if all_of_them[name] is not None:
             all_of_them[name] = os.fspath(all_of_them[name])
-    for name, each in (("peers", "HOST:PORT"), ("multicast_interfaces", "an IPv4 address")):
+    for name, each in (("peers", "HOST:PORT"), ("multicast_interfaces", "an IP address")):
         if isinstance(all_of_them[name], str):
             raise TypeError(f"{name} is a list of texts, each {each}, not one text")
         all_of_them[name] = list(all_of_them[name])

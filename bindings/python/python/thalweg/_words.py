@@ -108,6 +108,16 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class Multicast:
+    """A subscription by a multicast group is served by it from now on, or is an ordinary one: what ``on_multicast`` is given."""
+
+    group: str
+    topic_filter: str
+    why_not: str
+    """Why it is an ordinary one; empty if the group serves it."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of a message: what ``on_outcome`` is given."""
 

@@ -151,7 +151,7 @@ class Client:
         timeout: Optional[float] = None,
     ) -> Subscription:
         """Wants what is published at the addresses of a filter; returns when a broker has agreed."""
-        pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
+        pending = self._native.subscribe(topic_filter, None, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
         return Subscription(await _wait(pending, timeout))
 
     async def subscribe_by_multicast(
@@ -165,7 +165,7 @@ class Client:
         timeout: Optional[float] = None,
     ) -> Subscription:
         """As :meth:`thalweg.Client.subscribe_by_multicast`."""
-        pending = self._native.subscribe_by_multicast(group, topic_filter, int(Reliability(reliability)), last_values, keeps_all)
+        pending = self._native.subscribe(topic_filter, group, int(Reliability(reliability)), last_values, keeps_all, False)
         return Subscription(await _wait(pending, timeout))
 
     async def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:

@@ -51,13 +51,17 @@ def connect(*brokers: str, **given: Unpack[Settings]) -> Client:
         Messages go at most once; brokers, each a ``zmtp://`` URL, may be left out, and are joined while they run.
     :param peers: peer mode: receive from the peers that listen at these places, each ``HOST:PORT``: clients with ``peer_bind``, and
         ZeroMQ PUB sockets that bind.
-    :param multicast_interfaces: IPv4 addresses of the network interfaces at which :meth:`Client.subscribe_by_multicast` may join
+    :param multicast_interfaces: IP addresses of the network interfaces at which :meth:`Client.subscribe_by_multicast` may join
         groups. Default: none, so that nothing is received by multicast.
+    :param dscp: class of service by which routers may tell what this client sends: the number in each IP header, 0 to 63; 46 is
+        expedited forwarding. Default: the system's.
     :param backoff: pair of seconds: shortest and longest wait before a broken connection is tried again. Default: 0.2 and 30.
     :param will: what brokers publish for us when we vanish; only MQTT carries it, other brokers beside it are refused.
     :param on_connected: called with :class:`Connected` when a broker accepts a connection.
     :param on_lost: called with :class:`Lost` when a connection ends and the client did not end it.
     :param on_moved: called with :class:`Moved` when messages are published by another protocol or broker from now on.
+    :param on_multicast: called with :class:`Multicast` when a subscription by multicast is served by its group from now on, or is an
+        ordinary one.
     :param on_outcome: called with :class:`Outcome` for every message that gets one before the client is closed.
 
     Callbacks are called one after the other in a thread of their own, ``thalweg-events``. One that blocks delays the others
@@ -141,7 +145,7 @@ class Client:
             if this process ends before. Not at most once, and not over CoAP.
         :raises Refused: the broker does not allow it, or no protocol that was named can do it.
         """
-        pending = self._native.subscribe(topic_filter, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
+        pending = self._native.subscribe(topic_filter, None, int(Reliability(reliability)), last_values, keeps_all, settle_by_hand)
         return Subscription(pending.wait(timeout))
 
     def subscribe_by_multicast(
@@ -157,14 +161,14 @@ class Client:
         """As :meth:`subscribe`, served by the broker's multicast group of this name where that is possible: the group carries all
         that the filter asks for, one of ``multicast_interfaces`` joins it, and the broker is heard.
 
-        Else, and when that ends, it is an ordinary subscription: the log and ``status()["groups"]`` say why, and ``last_values``
-        and ``keeps_all`` are for that one. Around the change messages may be missed, or come twice.
+        Else, and when that ends, it is an ordinary subscription: ``on_multicast``, the log and ``status()["groups"]`` say why, and
+        ``last_values`` and ``keeps_all`` are for that one. Around the change messages may be missed, or come twice.
 
         :param reliability: at most once, what is lost is lost; otherwise it is asked for over the client's connection, and lost
             only if the broker no longer has it. ``status()["groups"]`` counts both.
         :raises Refused: the broker does not allow it.
         """
-        pending = self._native.subscribe_by_multicast(group, topic_filter, int(Reliability(reliability)), last_values, keeps_all)
+        pending = self._native.subscribe(topic_filter, group, int(Reliability(reliability)), last_values, keeps_all, False)
         return Subscription(pending.wait(timeout))
 
     def request(self, topic: str, payload: Payload, *, timeout: float = 10.0, **how: Unpack[How]) -> Message:
