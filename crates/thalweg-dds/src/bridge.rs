@@ -1,6 +1,7 @@
 //! The two threads of a bridge: one waits for the domain and publishes, one waits for the broker and writes.
 
 use crate::admission::{self, Admission};
+use crate::batch::Batch;
 use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
 use crate::cyclone::{Discovered, Error, Listener, Participant, Reader};
@@ -396,7 +397,7 @@ impl Shared {
                 Err(_) => return,
             }
             let now = Time::from_nanos(start.elapsed().as_nanos() as u64 + 1);
-            let mut touched = Vec::new();
+            let mut batch = Batch::default();
             let mut done = 0;
             loop {
                 let (message, length) =
@@ -405,16 +406,13 @@ impl Shared {
                         Decoded::Incomplete => break,
                         Decoded::Wrong => return,
                     };
-                for target in self.write(&message.sample, now) {
-                    if !touched.iter().any(|it| Arc::ptr_eq(it, &target)) {
-                        touched.push(target);
-                    }
-                }
+                self.write(&message.sample, now, &mut batch);
                 if message.tag != 0 {
                     frame::encode(&ToBroker::Settled(message.tag), &mut settled);
                 }
                 done += length;
             }
+            let touched = batch.touched();
             held_up
                 .retain(|it| it.tend(now) && !touched.iter().any(|other| Arc::ptr_eq(it, other)));
             for target in touched {
@@ -432,13 +430,12 @@ impl Shared {
     }
 
     /// Writes a message where it belongs, which is still to be flushed.
-    fn write(&self, sample: &frame::Sample<'_>, now: Time) -> Vec<Arc<Target>> {
+    fn write(&self, sample: &frame::Sample<'_>, now: Time, batch: &mut Batch) {
         let counts = &self.counts;
         // A message from the front's own queue is an answer.
         if sample.address.starts_with('$') {
             let Some(served) = locked(&self.services).answered(sample.correlation) else {
-                Counts::add(&counts.unanswered);
-                return Vec::new();
+                return Counts::add(&counts.unanswered);
             };
             let targets = locked(&self.outgoing).answering(&served.address);
             if targets.is_empty() {
@@ -446,22 +443,24 @@ impl Shared {
             }
             for target in &targets {
                 target.write(sample, None, Some(served.id), counts, now);
+                batch.touch(target);
             }
-            return targets;
+            return;
         }
         let asks = !sample.reply_to.is_empty();
-        let targets = locked(&self.outgoing).targets(sample.address, asks);
+        let targets = batch.targets(sample.address, asks, &self.outgoing);
         if targets.is_empty() {
             Counts::add(&counts.unread);
         }
-        for (target, level) in &targets {
+        for (target, has_level) in targets {
             if target.is_service() {
                 self.ask(target, sample, now);
             } else {
-                target.write(sample, *level, None, counts, now);
+                let split = sample.address.rsplit_once('/').filter(|_| *has_level);
+                let level = split.map(|(_, level)| level);
+                target.write(sample, level, None, counts, now);
             }
         }
-        targets.into_iter().map(|(target, _)| target).collect()
     }
 
     /// Writes a request, and keeps where its answer goes.

@@ -11,6 +11,8 @@
 mod admission;
 pub mod announced;
 #[cfg(feature = "cyclone")]
+mod batch;
+#[cfg(feature = "cyclone")]
 pub mod bridge;
 pub mod calls;
 pub mod cdr;

@@ -740,31 +740,23 @@ impl Outgoing {
         self.by_address.iter().flat_map(of).collect()
     }
 
-    /// Where a message of this address is written, and the level that says which instance, or whose, it is. A message that asks for an answer is a request,
-    /// where there is a service.
-    pub(crate) fn targets<'a>(
-        &self,
-        address: &'a str,
-        asks: bool,
-    ) -> Vec<(Arc<Target>, Option<&'a str>)> {
+    /// Where messages of this address are written, and whether its last level says which instance, or whose, they are. A message that asks for an answer is a
+    /// request, where there is a service.
+    pub(crate) fn targets(&self, address: &str, asks: bool) -> Vec<(Arc<Target>, bool)> {
         let outs = |address: &str| {
             let keys = self.by_address.get(address).into_iter().flatten();
             keys.filter_map(|key| self.writers.get(key))
         };
         let service = outs(address).find(|out| asks && out.role == Role::Request);
         if let Some(target) = service.and_then(|out| out.target.clone()) {
-            return vec![(target, None)];
+            return vec![(target, false)];
         }
-        let here = outs(address).map(|out| (out, None));
-        let below = address
-            .rsplit_once('/')
-            .into_iter()
-            .flat_map(|(above, level)| {
-                let outs = outs(above).filter(|out| out.has_levels);
-                outs.map(move |out| (out, Some(level)))
-            });
-        let all = here.chain(below).filter(|(out, _)| out.role == Role::Topic);
-        all.filter_map(|(out, level)| Some((out.target.clone()?, level)))
+        let here = outs(address).map(|out| (out, false));
+        let above = address.rsplit_once('/').into_iter();
+        let below = above.flat_map(|(above, _)| outs(above).filter(|out| out.has_levels));
+        let all = here.chain(below.map(|out| (out, true)));
+        let all = all.filter(|(out, _)| out.role == Role::Topic);
+        all.filter_map(|(out, has_level)| Some((out.target.clone()?, has_level)))
             .collect()
     }
 

@@ -111,9 +111,12 @@ pub fn is_node(full: &str) -> bool {
 /// Appends the last level of the address of an instance: the hash of its key, or the key itself if that is short.
 pub fn push_key_level(key: &[u8; 16], address: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for half in key.iter().flat_map(|byte| [byte >> 4, byte & 0xf]) {
-        address.push(char::from(DIGITS[usize::from(half)]));
+    let mut level = [0; 32];
+    for (two, byte) in level.chunks_exact_mut(2).zip(key) {
+        two.copy_from_slice(&[byte >> 4, byte & 0xf].map(|half| DIGITS[usize::from(half)]));
     }
+    // All of it is ASCII.
+    address.push_str(str::from_utf8(&level).unwrap_or_default());
 }
 
 /// The last level of the address of a lasting writer: its id as ROS 2 writes it.

@@ -147,20 +147,18 @@ impl Target {
             if !cdr::is_encapsulated(bytes) {
                 return dropped(&counts.unreadable);
             }
-            let key = match &self.key {
-                // The value decides, whatever the address has.
-                Some((known, key)) => {
-                    let value = cdr::to_json(bytes, &known.of, &known.types).ok();
-                    value.and_then(|value| key.level(&value))
-                }
-                None => level.map(str::to_owned),
-            };
+            let of_value = self.key.as_ref().map(|(known, key)| {
+                let value = cdr::to_json(bytes, &known.of, &known.types).ok();
+                value.and_then(|value| key.level(&value))
+            });
+            // The value decides, whatever the address has.
+            let level = of_value.as_ref().map_or(level, Option::as_deref);
             let source = source.filter(|it| {
                 let mut sources = locked(&self.sources);
                 let has_room = sources.len() < SOURCES_MAX;
                 sources.contains(it) || has_room && sources.insert(*it)
             });
-            let key = source.unwrap_or_else(|| self.hash_of(key.as_deref()));
+            let key = source.unwrap_or_else(|| self.hash_of(level));
             let joined = id.and_then(|id| calls::joined(id, bytes));
             let bytes = joined.as_deref().unwrap_or(bytes);
             self.put(SampleKind::Data, bytes, key, now)
@@ -210,10 +208,12 @@ impl Target {
         key: KeyHash,
         now: Time,
     ) -> Result<(), Unwritten> {
-        self.tend(now);
         let mut relief = locked(&self.relief);
-        if let Some(relief) = &mut *relief {
-            return relief.write(kind, bytes, key, now);
+        if let Some(beside) = &mut *relief {
+            if !beside.is_over(&self.writer, now) {
+                return beside.write(kind, bytes, key, now);
+            }
+            *relief = None;
         }
         match self.writer.write(kind, bytes, key) {
             Err(Unwritten::Slow) => {
