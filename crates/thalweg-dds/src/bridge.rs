@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::calls::{Asked, RequestId, Services};
 use crate::counts::Counts;
 use crate::cyclone::{Discovered, Error, Listener, Participant, Reader};
-use crate::frame::{self, Decoded, ToBroker};
+use crate::frame::{self, Decoded, Messages, ToBroker};
 use crate::front::{DdsFront, LASTING};
 use crate::gathered::Gathered;
 use crate::graph::{self, Graph};
@@ -398,20 +398,19 @@ impl Shared {
             }
             let now = Time::from_nanos(start.elapsed().as_nanos() as u64 + 1);
             let mut batch = Batch::default();
-            let mut done = 0;
+            let mut messages = Messages::of(&input, self.settings.payload_max);
             loop {
-                let (message, length) =
-                    match frame::decode_message(&input[done..], self.settings.payload_max) {
-                        Decoded::Frame(message, length) => (message, length),
-                        Decoded::Incomplete => break,
-                        Decoded::Wrong => return,
-                    };
+                let message = match messages.next_whole() {
+                    Decoded::Frame(message, _) => message,
+                    Decoded::Incomplete => break,
+                    Decoded::Wrong => return,
+                };
                 self.write(&message.sample, now, &mut batch);
                 if message.tag != 0 {
                     frame::encode(&ToBroker::Settled(message.tag), &mut settled);
                 }
-                done += length;
             }
+            let done = input.len() - messages.left();
             let touched = batch.touched();
             held_up
                 .retain(|it| it.tend(now) && !touched.iter().any(|other| Arc::ptr_eq(it, other)));

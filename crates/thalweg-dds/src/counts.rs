@@ -91,7 +91,11 @@ static SILENT: FrontMetric = FrontMetric {
 
 impl Counts {
     pub fn add(count: &AtomicU64) {
-        count.fetch_add(1, Ordering::Relaxed);
+        Counts::add_many(count, 1);
+    }
+
+    pub(crate) fn add_many(count: &AtomicU64, many: usize) {
+        count.fetch_add(many as u64, Ordering::Relaxed);
     }
 
     pub fn get(count: &AtomicU64) -> u64 {

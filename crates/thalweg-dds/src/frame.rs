@@ -4,6 +4,8 @@
 //! a length of two bytes, and the payload is the rest. Both ends are ours and in one process, but neither trusts the
 //! other's lengths.
 
+use thalweg_kernel::Cut;
+
 /// Bytes before those that a frame's length counts.
 const LENGTH_BYTES: usize = 4;
 /// Bytes of a frame beside texts and payload.
@@ -77,6 +79,10 @@ pub struct FromBroker<'a> {
     pub tag: u64,
     pub sample: Sample<'a>,
 }
+
+/// Frames of a run at most, and their bytes.
+const RUN_MAX: usize = 256;
+const RUN_BYTES_MAX: usize = 32 << 10;
 
 const PUBLISH: u8 = 1;
 const SUBSCRIBE: u8 = 2;
@@ -166,17 +172,82 @@ pub fn decode(bytes: &[u8], payload_max: usize) -> Decoded<ToBroker<'_>> {
     })
 }
 
-/// The message at the beginning of these bytes.
+/// Notes where frames are, from the first one on, that have the same head of so many bytes: they differ in their payloads alone.
+pub fn note_alike(bytes: &[u8], head: usize, cuts: &mut Vec<Cut>) {
+    cuts.clear();
+    let fields = bytes.get(LENGTH_BYTES..head).unwrap_or_default();
+    let mut at = 0;
+    while cuts.len() < RUN_MAX
+        && let Some((length, rest)) = bytes[at..].split_first_chunk()
+        && let Some(frame) = rest.get(..u32::from_le_bytes(*length) as usize)
+        && frame.starts_with(fields)
+        && at + LENGTH_BYTES + frame.len() <= RUN_BYTES_MAX
+    {
+        let payload = (at + head) as u32;
+        at += LENGTH_BYTES + frame.len();
+        let end = at as u32;
+        cuts.push(Cut { payload, end });
+    }
+}
+
+/// The message at the beginning of these bytes. One that another bridge has published may be as it came from there; what its content
+/// is says its topic.
 pub fn decode_message(bytes: &[u8], payload_max: usize) -> Decoded<FromBroker<'_>> {
     decoded(bytes, payload_max, |fields| {
-        if fields.byte()? != MESSAGE {
-            return None;
-        }
-        Some(FromBroker {
-            tag: fields.number()?,
-            sample: fields.sample()?,
-        })
+        let tag = match fields.byte()? {
+            MESSAGE => fields.number()?,
+            PUBLISH => 0,
+            _ => return None,
+        };
+        let sample = fields.sample()?;
+        Some(FromBroker { tag, sample })
     })
+}
+
+/// Messages from the broker, of which one that differs from the one before in its payload alone costs a comparison.
+pub struct Messages<'a> {
+    bytes: &'a [u8],
+    payload_max: usize,
+    /// The last one that came from another bridge, and the bytes of its head behind the length.
+    like: Option<(Sample<'a>, &'a [u8])>,
+}
+
+impl<'a> Messages<'a> {
+    pub fn of(bytes: &'a [u8], payload_max: usize) -> Self {
+        let like = None;
+        Messages {
+            bytes,
+            payload_max,
+            like,
+        }
+    }
+
+    /// `Incomplete` at the end; then what is left is the beginning of one.
+    pub fn next_whole(&mut self) -> Decoded<FromBroker<'a>> {
+        let same = self.like.and_then(|(like, head)| {
+            let (length, rest) = self.bytes.split_first_chunk()?;
+            let frame = rest.get(..u32::from_le_bytes(*length) as usize)?;
+            let payload = frame.strip_prefix(head)?;
+            let sample = Sample { payload, ..like };
+            Some((FromBroker { tag: 0, sample }, LENGTH_BYTES + frame.len()))
+        });
+        let decoded = match same {
+            Some((message, length)) => Decoded::Frame(message, length),
+            None => decode_message(self.bytes, self.payload_max),
+        };
+        if let Decoded::Frame(message, length) = &decoded {
+            let (frame, rest) = self.bytes.split_at(*length);
+            let head = &frame[LENGTH_BYTES..length - message.sample.payload.len()];
+            self.like = Some((message.sample, head)).filter(|_| head.first() == Some(&PUBLISH));
+            self.bytes = rest;
+        }
+        decoded
+    }
+
+    /// Bytes of what is left.
+    pub fn left(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 fn framed(behind: usize, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
@@ -363,6 +434,97 @@ mod tests {
             Decoded::Frame(message, bytes.len())
         );
         assert_eq!(decode(&bytes, 2), Decoded::Wrong);
+    }
+
+    #[test]
+    fn frames_are_alike_up_to_one_with_another_head() {
+        let sample = Sample {
+            address: "a/b",
+            content_type: "t",
+            ..Sample::default()
+        };
+        let with = |payload| Sample { payload, ..sample };
+        let reliable = Sample {
+            is_reliable: true,
+            ..sample
+        };
+        let elsewhere = Sample {
+            address: "a/c",
+            ..sample
+        };
+        for other in [reliable, elsewhere] {
+            let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+            for sample in [with(b"1"), with(b""), with(b"22"), other, with(b"1")] {
+                assert!(encode(&ToBroker::Publish(sample), &mut bytes));
+                ends.push(bytes.len());
+            }
+            let head = ends[0] - 1;
+            let mut cuts = Vec::new();
+            note_alike(&bytes, head, &mut cuts);
+            let cut = |start: usize, end| Cut {
+                payload: (start + head) as u32,
+                end: end as u32,
+            };
+            let all = [
+                cut(0, ends[0]),
+                cut(ends[0], ends[1]),
+                cut(ends[1], ends[2]),
+            ];
+            assert_eq!(cuts, all);
+            // Of one that is not whole nothing is said.
+            note_alike(&bytes[..ends[2] - 1], head, &mut cuts);
+            assert_eq!(cuts, all[..2]);
+            note_alike(&bytes[..3], head, &mut cuts);
+            assert!(cuts.is_empty());
+            let message = FromBroker {
+                tag: 0,
+                sample: with(b"1"),
+            };
+            assert_eq!(decode_message(&bytes, 2), Decoded::Frame(message, ends[0]));
+        }
+        let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
+        for _ in 0..2 * RUN_MAX {
+            encode(&ToBroker::Publish(sample), &mut bytes);
+        }
+        note_alike(&bytes, bytes.len() / RUN_MAX / 2, &mut cuts);
+        assert_eq!(cuts.len(), RUN_MAX);
+    }
+
+    #[test]
+    fn messages_are_the_same_whether_they_are_known_by_the_head_of_the_one_before_or_not() {
+        let sample = |is_reliable, address, payload| Sample {
+            is_reliable,
+            address,
+            payload,
+            ..Sample::default()
+        };
+        let (mut bytes, mut all) = (Vec::new(), Vec::new());
+        for (tag, sample) in [
+            (0, sample(false, "a", b"1".as_slice())),
+            (0, sample(false, "a", b"")),
+            (0, sample(false, "a", b"22")),
+            (0, sample(false, "a/b", b"3")),
+            (5, sample(true, "a", b"4")),
+            (6, sample(true, "a", b"5")),
+            (0, sample(false, "a", b"6")),
+            (0, sample(true, "a", b"6")),
+        ] {
+            match tag {
+                0 => encode(&ToBroker::Publish(sample), &mut bytes),
+                tag => encode_message(&FromBroker { tag, sample }, &mut bytes),
+            };
+            all.push((FromBroker { tag, sample }, bytes.len()));
+        }
+        for length in 0..=bytes.len() {
+            let mut messages = Messages::of(&bytes[..length], 2);
+            for (message, end) in all.iter().filter(|(_, end)| *end <= length) {
+                let Decoded::Frame(next, _) = messages.next_whole() else {
+                    panic!("{message:?} of {length} bytes is not there");
+                };
+                assert_eq!((next, messages.left()), (*message, length - end));
+            }
+            assert_eq!(messages.next_whole(), Decoded::Incomplete);
+        }
     }
 
     #[test]

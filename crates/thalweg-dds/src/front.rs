@@ -12,8 +12,8 @@ use thalweg_fronts::{
     native,
 };
 use thalweg_kernel::{
-    CloseReason, Closing, Draft, Grants, KnownAs, LastValueWish, OpenSession, Outcome, Refusal,
-    SessionId, Subscribed, Tag, Verdict, Wish,
+    CloseReason, Closing, Cut, Draft, Grants, KnownAs, LastValueWish, OpenSession, Outcome,
+    Refusal, Run, SessionId, Subscribed, Tag, Verdict, Wish,
 };
 use thalweg_model::{Address, Details, Properties, Reliability, RetainOp, Span};
 
@@ -48,6 +48,10 @@ pub struct DdsFront {
     /// The remarks that operators and presence have.
     shown: Vec<(Box<str>, Box<str>)>,
     topics: BTreeMap<u32, Topic>,
+    /// Where the last sample that might begin a run was published: the broker knows the way for one at the same address.
+    run_address: String,
+    /// Of the last run.
+    cuts: Vec<Cut>,
 }
 
 /// ```text
@@ -84,6 +88,8 @@ impl DdsFront {
             fault: None,
             shown: Vec::new(),
             topics: BTreeMap::new(),
+            run_address: String::new(),
+            cuts: Vec::new(),
         })
     }
 
@@ -221,7 +227,12 @@ impl DdsFront {
             properties: properties.as_ref(),
             ..Draft::new(sample.address, sample.payload, reliability(sample))
         };
-        Counts::add(match cx.publish(session, draft) {
+        let outcome = cx.publish(session, draft);
+        self.count(outcome);
+    }
+
+    fn count(&self, outcome: Outcome) {
+        Counts::add(match outcome {
             Outcome::Accepted | Outcome::NoMatch => &self.counts.published,
             // Counted when it is answered.
             Outcome::Asked => return,
@@ -230,6 +241,57 @@ impl DdsFront {
                 &self.counts.refused
             }
         });
+    }
+
+    /// Publishes a sample of so many bytes at the beginning of `input` together with those behind it that differ from it in their payloads
+    /// alone; how many bytes those are, unless it is alone or has to be looked at by itself.
+    fn publish_run(
+        &mut self,
+        (sample, length): (&Sample<'_>, usize),
+        input: &[u8],
+        session: SessionId,
+        cx: &mut Cx<'_>,
+    ) -> Option<usize> {
+        let is_plain = !sample.is_reliable
+            && sample.retain == Retain::No
+            && sample.expires_in == 0
+            && sample.source.is_empty()
+            && sample.correlation.is_empty();
+        if !is_plain || cx.links.is_probing() {
+            return None;
+        }
+        if self.run_address != sample.address {
+            self.run_address = sample.address.to_owned();
+            return None;
+        }
+        if Address::check(sample.address).is_err() {
+            return None;
+        }
+        frame::note_alike(input, length - sample.payload.len(), &mut self.cuts);
+        let last = self.cuts.last().filter(|_| self.cuts.len() > 1)?;
+        let properties = Properties {
+            content_type: Some(sample.content_type.into())
+                .filter(|_| !sample.content_type.is_empty()),
+            ..Properties::default()
+        };
+        let like = Draft {
+            properties: Some(&properties).filter(|_| !sample.content_type.is_empty()),
+            ..Draft::new(sample.address, &[], Reliability::AtMostOnce)
+        };
+        let run = Run {
+            like: &like,
+            dialect: native::DDS,
+            frames: input.get(..last.end as usize)?,
+            cuts: &self.cuts,
+        };
+        let mut alone = 0;
+        let done = cx.publish_run(session, &run, |_, outcome, _, _| {
+            self.count(outcome);
+            alone += 1;
+        });
+        Counts::add_many(&self.counts.published, done - alone);
+        let last = self.cuts.get(done.checked_sub(1)?)?;
+        Some(last.end as usize)
     }
 
     fn on_delivered(&mut self, delivered: &Delivered, session: SessionId, cx: &mut Cx<'_>) {
@@ -319,6 +381,11 @@ impl DeferredFront for DdsFront {
         };
         match frame::decode(input, self.payload_max) {
             Decoded::Frame(frame, length) => {
+                if let ToBroker::Publish(sample) = &frame
+                    && let Some(length) = self.publish_run((sample, length), input, session, cx)
+                {
+                    return Step::Consumed(length);
+                }
                 self.on_frame(&frame, session, cx);
                 Step::Consumed(length)
             }
@@ -328,6 +395,15 @@ impl DeferredFront for DdsFront {
                 Step::Hold
             }
         }
+    }
+
+    /// What another bridge has published, as it came from there.
+    fn deliver_run(&mut self, run: &Run<'_>, out: &mut Vec<u8>) -> bool {
+        let is_as_it_came = run.dialect == native::DDS;
+        if is_as_it_came {
+            out.extend_from_slice(run.frames);
+        }
+        is_as_it_came
     }
 
     fn on_login(&mut self, _: &str, answer: LoginAnswer, cx: &mut Cx<'_>) {

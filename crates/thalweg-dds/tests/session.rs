@@ -54,12 +54,17 @@ impl Stage {
 
     /// The next message: whether it is a last value, its source and its payload.
     fn hears_whole(&mut self) -> (Retain, String, String) {
+        self.hears_of(|it| {
+            let payload = String::from_utf8_lossy(it.payload).into_owned();
+            (it.retain, it.source.to_owned(), payload)
+        })
+    }
+
+    fn hears_of<T>(&mut self, of: impl Fn(&Sample<'_>) -> T) -> T {
         loop {
             match frame::decode_message(&self.input, PAYLOAD_MAX) {
                 Decoded::Frame(message, length) => {
-                    let sample = message.sample;
-                    let payload = String::from_utf8_lossy(sample.payload).into_owned();
-                    let heard = (sample.retain, sample.source.to_owned(), payload);
+                    let heard = of(&message.sample);
                     self.input.drain(..length);
                     return heard;
                 }
@@ -162,6 +167,68 @@ fn what_waits_for_a_session_comes_however_much_it_is() {
     for payload in payloads {
         assert_eq!(stage.hears(), payload);
     }
+}
+
+#[test]
+fn samples_that_differ_in_their_payloads_alone_come_as_they_were_sent_and_in_order() {
+    const MANY: usize = 1000;
+    const TYPE: &str = "application/x-cdr";
+    let mut stage = Stage::set(&[]);
+    let payloads: Vec<String> = (0..MANY)
+        .map(|number| "x".repeat(number % 7) + &number.to_string())
+        .collect();
+    let sample = |number: usize, is_reliable| {
+        ToBroker::Publish(Sample {
+            is_reliable,
+            address: "a",
+            content_type: TYPE,
+            payload: payloads[number].as_bytes(),
+            ..Sample::default()
+        })
+    };
+    let wish = ToBroker::Subscribe {
+        address: "a",
+        is_late: false,
+    };
+    // Once it hears of this it has subscribed; of what it publishes there it hears nothing.
+    let kept = ToBroker::Publish(Sample {
+        is_reliable: true,
+        retain: Retain::Set,
+        address: "b",
+        payload: b"here",
+        ..Sample::default()
+    });
+    let all = [wish, sample(0, false), sample(1, false), kept];
+    stage.says(&all);
+    stage.says(&[ToBroker::Subscribe {
+        address: "b",
+        is_late: true,
+    }]);
+    assert_eq!(stage.hears(), "here");
+    let mut far = opened(&stage.server, &stage.counts, 1);
+    for (reliable, least) in [(MANY, MANY / 2), (50, 0)] {
+        let samples: Vec<_> = (0..MANY)
+            .map(|number| sample(number, number % reliable == reliable - 1))
+            .collect();
+        // Behind one that was delivered, as what is noted before leaves first.
+        say(&mut far, &[sample(0, false)]);
+        assert_eq!(stage.hears(), payloads[0]);
+        say(&mut far, &samples);
+        let mut as_sent = 0;
+        for payload in &payloads {
+            let (heard, content_type) = stage.hears_of(|it| {
+                let payload = String::from_utf8_lossy(it.payload).into_owned();
+                (payload, it.content_type.to_owned())
+            });
+            assert_eq!(heard, *payload);
+            as_sent += usize::from(content_type == TYPE);
+        }
+        assert!(
+            as_sent >= least,
+            "{as_sent} of {MANY} with one reliable of {reliable}"
+        );
+    }
+    assert_eq!(Counts::get(&stage.counts.published), 5 + 2 * MANY as u64);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use core::net::SocketAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_kernel::{
-    Answer, CloseReason, ConsumerEnd, Content, Delivery, LinkId, Observed, Recipient, Refusal,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, LinkId, Observed, Recipient, Refusal, Run,
     Subscribed, Tag, TakenId, Ticket, WatchEnd,
 };
 use thalweg_model::{Message, Reliability, RetainOp, Span, Time};
@@ -179,6 +179,11 @@ pub trait DeferredFront: Send {
         changed: &mut Vec<u64>,
         cx: &mut Cx<'_>,
     );
+
+    /// See [`Outbound::deliver_run`]. Nothing that was noted before waits.
+    fn deliver_run(&mut self, _: &Run<'_>, _: &mut Vec<u8>) -> bool {
+        false
+    }
 
     /// [`next_timer`](DeferredFront::next_timer) has come.
     fn on_timer(&mut self, _: &mut Cx<'_>) {}
@@ -441,6 +446,12 @@ impl<T: DeferredFront + ?Sized> Outbound for Deferred<T> {
         }
         self.note_effect(Effect::delivered(content, delivery));
         Ok(())
+    }
+
+    fn deliver_run(&mut self, run: &Run<'_>, out: &mut Vec<u8>) -> bool {
+        let takes_now = self.takes_deliveries && self.notes.is_empty();
+        let front = self.front.as_mut().filter(|_| takes_now);
+        front.is_some_and(|front| front.deliver_run(run, out))
     }
 
     fn release(&mut self, tag: Tag, _: &mut Vec<u8>) {

@@ -4,7 +4,7 @@
 //! the kernel. *Output verbs* ([`Outbound`]) run inside a kernel command and only write or note; a front that must act
 //! because of one asks to be woken. *Facts* say how things are. What only one protocol has is a default method.
 
-use crate::link::{Estate, Links};
+use crate::link::{Estate, Link, Links};
 use crate::probe::Mark;
 use crate::protocol::{Protocol, ShowCount};
 use crate::registry::AnyFront;
@@ -62,6 +62,32 @@ impl Cx<'_> {
             link.pause_until = Some(until);
         }
         published.outcome
+    }
+
+    /// Publishes the first messages of a run: at once where that can be, or else one by one, up to where input has to wait; how many.
+    /// `on_each` has the outcome of those that were published one by one, with the message as it came and the length of its payload.
+    pub fn publish_run(
+        &mut self,
+        session: SessionId,
+        run: &Run<'_>,
+        mut on_each: impl FnMut(&mut Self, Outcome, &[u8], usize),
+    ) -> usize {
+        let bytes_max = self.links.room_before_flush();
+        let mut done = (self.kernel).publish_run(session, *run, bytes_max, self.now, self.links);
+        if done == 0 {
+            for draft in run.drafts() {
+                let (len, native) = (draft.payload.len(), draft.native);
+                let outcome = self.publish(session, draft);
+                on_each(self, outcome, native.map_or(&[], |it| it.frame), len);
+                done += 1;
+                let has_to_wait = |link: &Link| link.closing || link.pause_until.is_some();
+                if self.links.should_flush() || self.links.get(self.id).is_none_or(has_to_wait) {
+                    break;
+                }
+            }
+        }
+        self.links.count_received(self.id, done.saturating_sub(1));
+        done
     }
 
     /// Writes into the link's output.

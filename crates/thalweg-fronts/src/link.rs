@@ -8,7 +8,7 @@ mod output;
 pub(crate) use earlier::Estate;
 
 use crate::deferred::Left;
-use crate::front::{Cx, Datagram, Front, FrontSettings, Step, Variant};
+use crate::front::{Cx, Datagram, Front, FrontSettings, Step};
 use crate::probe::{Mark, Probe};
 use crate::protocol::FrontCounts;
 use crate::registry::{AnyFront, KINDS, each_front, protocol_at};
@@ -718,8 +718,11 @@ impl Links {
     }
 
     /// So many packets more were handled than steps were done.
-    pub(crate) fn count_received<F: Variant>(&mut self, more: usize) {
-        self.packets[F::INDEX].received += more as u64;
+    pub(crate) fn count_received(&mut self, id: LinkId, more: usize) {
+        if let Some(link) = self.get(id) {
+            let index = link.front.index();
+            self.packets[index].received += more as u64;
+        }
     }
 
     /// Bytes that may be written before [`Links::should_flush`].

@@ -19,6 +19,9 @@ pub(crate) const ZMTP: u8 = 37;
 /// The number of ZMTP's for a message of a PUSH as it came: no frame of it is an address.
 pub(crate) const ZMTP_PUSHED: u8 = 38;
 
+/// The number of the frames of the bridge into DDS.
+pub const DDS: u8 = 39;
+
 /// The content header, if this is AMQP's encoding.
 #[inline]
 pub(crate) fn amqp_header(native: &NativeProperties) -> Option<&[u8]> {

@@ -4,7 +4,6 @@ use super::header::{self, HeaderFields};
 use super::parts::Parts;
 use super::{Role, ZmtpFront, ZmtpSettings, address};
 use crate::front::{Cx, Variant};
-use crate::link::Link;
 use crate::native;
 use crate::probe::Mark;
 use crate::stamp;
@@ -312,38 +311,17 @@ impl ZmtpFront {
             frames: bytes.get(..end_of(scratch.cuts.len())).unwrap_or(bytes),
             cuts: &scratch.cuts,
         };
-        let copies_bytes_max = cx.links.room_before_flush();
-        let mut done = cx
-            .kernel
-            .publish_run(session, run, copies_bytes_max, cx.now, cx.links);
-        if done == 0 {
-            done = ZmtpFront::publish_each(cx, role, session, &run);
-        }
+        let done = cx.publish_run(session, &run, |cx, outcome, frame, len| {
+            if let Outcome::BadAddress | Outcome::Full = outcome {
+                let message = Message::from_raw(frame);
+                ZmtpFront::unpublished(cx, role, session, outcome, message, len);
+            }
+        });
         let consumed = end_of(done);
-        cx.links.count_received::<ZmtpFront>(done.saturating_sub(1));
         if let Some(front) = ZmtpFront::of(cx.links, cx.id) {
             front.scratch = Some(scratch);
         }
         consumed
-    }
-
-    /// Publishes the first messages of a run one by one, up to where input has to wait; how many.
-    fn publish_each(cx: &mut Cx<'_>, role: Role, session: SessionId, run: &Run<'_>) -> usize {
-        let mut done = 0;
-        for draft in run.drafts() {
-            let (len, native) = (draft.payload.len(), draft.native);
-            let outcome = ZmtpFront::publish_draft(cx, session, draft);
-            done += 1;
-            if let Outcome::BadAddress | Outcome::Full = outcome {
-                let message = Message::from_raw(native.map_or(&[], |native| native.frame));
-                ZmtpFront::unpublished(cx, role, session, outcome, message, len);
-            }
-            let has_to_wait = |link: &Link| link.closing || link.pause_until.is_some();
-            if cx.links.should_flush() || cx.links.get(cx.id).is_none_or(has_to_wait) {
-                break;
-            }
-        }
-        done
     }
 
     /// A message was not taken.

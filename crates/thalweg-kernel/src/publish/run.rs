@@ -126,7 +126,7 @@ impl Kernel {
         let bytes = run.payload_bytes();
         let mut rest: Vec<u32> = Vec::new();
         for (at, receiver) in route.receivers().iter().enumerate() {
-            if !self.spread_run(receiver, &run, bytes, fx) {
+            if !self.spread_run(id, receiver, &run, bytes, fx) {
                 rest.push(at as u32);
             }
         }
@@ -152,6 +152,7 @@ impl Kernel {
     #[inline]
     fn spread_run<E: Effects>(
         &mut self,
+        publisher: SessionId,
         receiver: &Receiver,
         run: &Run<'_>,
         payload_bytes: usize,
@@ -164,7 +165,8 @@ impl Kernel {
         let Some(link) = session.link().filter(|_| session.backlog.is_empty()) else {
             return false;
         };
-        if receiver.flags & NO_LOCAL != 0 || receiver.has_identifiers() {
+        let is_own = receiver.flags & NO_LOCAL != 0 && receiver.session == publisher;
+        if is_own || receiver.has_identifiers() {
             return false;
         }
         let is_congested = match fx.deliver_run(link, run) {
