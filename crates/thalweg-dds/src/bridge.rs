@@ -246,8 +246,8 @@ impl Shared {
             if ready.discovery || is_waiting {
                 let mut found = Vec::new();
                 self.participant.take_discovered(|it| found.push(it));
-                let (of, settings) = (&self.participant, &self.settings);
-                let found = admission.admit(found, of, settings, Instant::now());
+                let (of, settings, counts) = (&self.participant, &self.settings, &self.counts);
+                let found = admission.admit(found, of, settings, counts, Instant::now());
                 for found in found {
                     let outgoing = &mut locked(&self.outgoing);
                     let interests = self.on_discovered(found, incoming, outgoing);

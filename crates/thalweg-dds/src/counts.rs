@@ -29,6 +29,8 @@ pub struct Counts {
     pub deadlines_missed: AtomicU64,
     /// Writers that did not say in time that they are alive.
     pub silent: AtomicU64,
+    /// Endpoints whose peers have not sent the type that they announce.
+    pub untyped: AtomicU64,
     /// What there is to say of single endpoints.
     pub remarks: Remarks,
 }
@@ -89,6 +91,14 @@ static SILENT: FrontMetric = FrontMetric {
     help: "Times that writers of DDS did not say as soon as their LIVELINESS promises that they are alive.",
 };
 
+static UNTYPED: FrontMetric = FrontMetric {
+    name: "thalweg_dds_untyped_endpoints_total",
+    label: None,
+    values: &[""],
+    unit: "endpoints",
+    help: "Endpoints that are bridged as if they announced no type, as it did not come within a second.",
+};
+
 impl Counts {
     pub fn add(count: &AtomicU64) {
         Counts::add_many(count, 1);
@@ -122,5 +132,6 @@ impl Counts {
         show(&LOWERED, "", self.remarks.lowered_count());
         show(&DEADLINES, "", Counts::get(&self.deadlines_missed));
         show(&SILENT, "", Counts::get(&self.silent));
+        show(&UNTYPED, "", Counts::get(&self.untyped));
     }
 }
