@@ -197,24 +197,30 @@ fn subscribers_over_tls_have_it_behind_as_little() {
     assert!(before <= MOST, "{before} of {MOST} bytes");
 }
 
-/// From when it subscribes, or is back: what it is sent before has no priority, and could not be overtaken either.
+/// From when it subscribes, is back, or the policy comes: what it is sent before has no priority, and could not be overtaken either.
 #[test]
 fn a_subscriber_whose_topics_have_priorities_by_policy_has_it_behind_as_little() {
-    for is_back in [false, true] {
+    for (is_back, is_reloaded) in [(false, false), (true, false), (false, true)] {
         let folder = Folder::new("priorities");
-        let policy = "policy=[{ filter = \"plant/alarm\", priority_min = 9 }]";
-        let server = start(&folder, &[policy]);
+        let policy = ["policy=[{ filter = \"plant/alarm\", priority_min = 9 }]"];
+        let mut server = start(&folder, if is_reloaded { &[] } else { &policy });
         let mut receiver = narrow(&server, "mqtt");
         subscribe_by_mqtt(&mut receiver);
         if is_back {
             receiver = narrow(&server, "mqtt");
             connect_by_mqtt(&mut receiver, true);
         }
+        if is_reloaded {
+            let reloaded = server.reload(folder.configuration(&SHARED, &policy));
+            reloaded.unwrap_or_else(|errors| panic!("{errors:?}"));
+            // Its shard has the settings before it is asked anything.
+            server.observer().on_shards(|_| ());
+        }
         publish_as(&server, ("plant.7", ""), ("plant.alarm", ""));
         let before = bytes_before_alarm(receiver);
         assert!(
             before <= MOST,
-            "{before} of {MOST} bytes, is back: {is_back}"
+            "{before} of {MOST} bytes, is back: {is_back}, is reloaded: {is_reloaded}"
         );
     }
 }

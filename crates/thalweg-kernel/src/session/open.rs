@@ -277,13 +277,7 @@ impl Kernel {
         };
         let Some(link) = session.link() else { return };
         session.begin();
-        let limits = self.env.limits();
-        let is_prioritized = session.backlog.has_priorities()
-            || session
-                .subscriptions
-                .iter()
-                .any(|it| it.group.is_none() && limits.prioritizes_within(&it.filter));
-        if is_prioritized {
+        if session.backlog.has_priorities() || session.is_prioritized_by(self.env.limits()) {
             self.prioritize(id, fx);
         }
         let Some(session) = self.sessions.get(id) else {

@@ -6,6 +6,7 @@ use crate::effects::{Effects, Holder, Safety};
 use crate::entry::Entry;
 use crate::ids::{GroupId, LinkId, SessionId, Tag};
 use crate::ledger::DropReason;
+use crate::limits::Limits;
 use crate::queue::Dead;
 use crate::session::{Received, SlotState};
 use crate::verdict::Verdict;
@@ -216,6 +217,24 @@ impl Kernel {
         let session = self.sessions.get_mut(id);
         if let Some(link) = session.and_then(|session| session.connection.prioritize()) {
             fx.prioritize(link);
+        }
+    }
+
+    /// As [`Kernel::set_limits`]; what is ahead of topics that have priorities by other policies is kept short from now on.
+    pub fn change_limits<E: Effects>(&mut self, limits: Limits, fx: &mut E) {
+        let has_policies = self.env.limits().policies == limits.policies;
+        self.set_limits(limits);
+        if has_policies {
+            return;
+        }
+        let limits = self.env.limits();
+        let found = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.link().is_some() && session.is_prioritized_by(limits));
+        let ids: Vec<SessionId> = found.map(|(id, _)| id).collect();
+        for id in ids {
+            self.prioritize(id, fx);
         }
     }
 

@@ -110,6 +110,12 @@ impl Session {
         }
     }
 
+    /// Whether policies give priorities to topics that it is subscribed to. Members of groups are sent little ahead anyway.
+    pub(super) fn is_prioritized_by(&self, limits: &Limits) -> bool {
+        let mut own = self.subscriptions.iter().filter(|it| it.group.is_none());
+        own.any(|it| limits.prioritizes_within(&it.filter))
+    }
+
     // --- whose it is
 
     #[inline]

@@ -387,8 +387,9 @@ impl Shard {
             // The next look at all buffers finds it.
             ToShard::BoundBuffers => {}
             ToShard::Settings(settings) => {
-                self.kernel.set_limits(settings.kernel.clone());
                 self.links.set_limits(settings.links);
+                self.kernel
+                    .change_limits(settings.kernel.clone(), &mut self.links);
                 self.door.set_settings(settings.door.clone());
                 let connections = &self.connections;
                 let address = |link| Some(connections.view(link)?.peer?.ip());
