@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 use socket2::SockRef;
+use thalweg_model::Reliability;
 use thalweg_mqtt::load::Report;
 use thalweg_mqtt::{ClientConnection, ClientEvent, ConnectOut, DisconnectProps, QoS, ReasonCode};
 
 use crate::drivers::socket::Socket;
+use crate::sim::worker::Said;
 
 /// What the broker said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub enum Event {
     Subscribed(bool),
     Message {
         header: Header,
-        qos: QoS,
+        reliability: Reliability,
         id: u16,
         dup: bool,
     },
@@ -164,27 +166,25 @@ impl Link {
         Ok(is_taken)
     }
 
-    /// Tells that a message is processed: PUBACK, or PUBREC for QoS 2.
-    pub fn settle(&mut self, qos: QoS, id: u16, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
+    /// Acknowledges a message: PUBREC, PUBCOMP or PUBACK.
+    pub fn say(&mut self, said: Said, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
         let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
         let before = out.len();
-        match qos {
-            QoS::AtMostOnce => return Ok(()),
-            QoS::AtLeastOnce => side.puback(id, ReasonCode::Success, out),
-            QoS::ExactlyOnce => side.pubrec(id, ReasonCode::Success, out),
+        match said {
+            Said::Recorded(id) => side.pubrec(id, ReasonCode::Success, out),
+            Said::Settled(id, Reliability::ExactlyOnce) => {
+                side.pubcomp(id, ReasonCode::Success, out);
+            }
+            Said::Settled(id, _) => side.puback(id, ReasonCode::Success, out),
         }
         self.send(before, epoll_of, now)
     }
 
-    /// Answers PUBREC with PUBREL, or PUBREL with PUBCOMP.
-    pub fn go_on(&mut self, heard: &Event, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
+    /// Answers PUBREC with PUBREL.
+    pub fn release(&mut self, id: u16, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
         let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
         let before = out.len();
-        match heard {
-            Event::Received(id) => side.pubrel(*id, ReasonCode::Success, out),
-            Event::Released(id) => side.pubcomp(*id, ReasonCode::Success, out),
-            _ => return Ok(()),
-        }
+        side.pubrel(id, ReasonCode::Success, out);
         self.send(before, epoll_of, now)
     }
 
@@ -305,6 +305,14 @@ impl Link {
     }
 }
 
+fn reliability(qos: QoS) -> Reliability {
+    match qos {
+        QoS::AtMostOnce => Reliability::AtMostOnce,
+        QoS::AtLeastOnce => Reliability::AtLeastOnce,
+        QoS::ExactlyOnce => Reliability::ExactlyOnce,
+    }
+}
+
 fn heard(event: &ClientEvent<'_>) -> Event {
     match event {
         ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => {
@@ -319,7 +327,7 @@ fn heard(event: &ClientEvent<'_>) -> Event {
         ClientEvent::Publish(publish) => match Header::read(publish.payload) {
             Some(header) => Event::Message {
                 header,
-                qos: publish.qos,
+                reliability: reliability(publish.qos),
                 id: publish.id,
                 dup: publish.dup,
             },

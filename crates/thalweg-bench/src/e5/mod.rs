@@ -18,7 +18,6 @@ pub mod plan;
 mod stage;
 mod task;
 mod trial;
-mod worker;
 
 use std::fs;
 use std::io;

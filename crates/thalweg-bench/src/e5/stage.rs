@@ -4,19 +4,18 @@
 //!  Joining ── all have subscribed ──> Running ── the last is published ──> Draining ── all done, or patience over ──> Over
 //! ```
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use thalweg_mqtt::QoS;
+use thalweg_mqtt::load::Report;
 
 use super::line::{Event, Header, Introduction, Link};
-use super::task::{Task, qos, rules, words};
+use super::task::{Task, qos, words};
 use super::trial::{Message, NEVER, NOBODY, Trial};
-use super::worker::{Begun, Bench, Piece};
-use crate::sim::scenario::{Acks, Incident, Job, Reports, What};
+use crate::sim::scenario::{Incident, Job, Reports, What};
+use crate::sim::worker::{self, Sleep};
 
 /// Something that is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +65,11 @@ struct Worker {
     /// Its current or last connection.
     connection: u32,
     has_joined: bool,
-    bench: Bench,
+    work: worker::Worker,
     /// Takes no part any more, or not yet.
     is_gone: bool,
     /// Its process does nothing.
     is_frozen: bool,
-    report_at: u64,
-    /// Acknowledgements leave in the order of receipt [MQTT-4.6.0-2]: packet identifier, connection, whether it may leave.
-    owed: VecDeque<(u16, u32, bool)>,
-    /// QoS 2: recorded and not released.
-    recorded: Vec<Piece>,
     reports: u64,
     bytes: u64,
 }
@@ -110,12 +104,9 @@ impl Stage {
             line: None,
             connection: 0,
             has_joined: false,
-            bench: Bench::new(worker.handlers, worker.counts_to),
+            work: worker::Worker::new(worker),
             is_gone: false,
             is_frozen: false,
-            report_at: NEVER,
-            owed: VecDeque::new(),
-            recorded: Vec::new(),
             reports: 0,
             bytes: 0,
         });
@@ -190,8 +181,7 @@ impl Stage {
         let it = &mut self.workers[worker];
         it.is_gone = false;
         it.connection += 1;
-        it.owed.clear();
-        it.recorded.clear();
+        it.work.connection = None;
         let name = format!("e5-{}-{worker}", self.task.number);
         let words = words(&spec, &self.task.scenario);
         let introduction = Introduction {
@@ -256,8 +246,8 @@ impl Stage {
                     self.fail(format!("the publisher: {why}"));
                     Ok(())
                 }
-                (PUBLISHER, heard @ Event::Received(_)) => {
-                    self.with(line, |it| it.go_on(&heard, around.epoll, around.now))
+                (PUBLISHER, Event::Received(id)) => {
+                    self.with(line, |it| it.release(id, around.epoll, around.now))
                 }
                 (PUBLISHER, _) => Ok(()),
                 (worker, heard) => self.heard(worker, heard, around),
@@ -284,14 +274,12 @@ impl Stage {
         let spec = self.task.scenario.workers[worker];
         match heard {
             Event::Welcome { takes_reports } => {
-                if rules(&spec).is_some() && !takes_reports {
+                if spec.reports != Reports::Never && !takes_reports {
                     self.wrong
                         .get_or_insert("the broker takes no reports of load".to_owned());
                 }
-                let lies = matches!(spec.reports, Reports::Idle(_) | Reports::Wild(_));
-                self.workers[worker]
-                    .bench
-                    .connected(rules(&spec), lies, around.now);
+                let it = &mut self.workers[worker];
+                it.work.connected(it.connection, around.now, 0.0);
                 let (filter, wish) = (self.task.filter(), qos(spec.reliability));
                 self.with(worker, |it| {
                     it.subscribe(&filter, wish, around.epoll, around.now)
@@ -312,45 +300,34 @@ impl Stage {
             }
             Event::Message {
                 header,
-                qos,
+                reliability,
                 id,
                 dup,
-            } => self.message(worker, header, (qos, id, dup), around),
-            Event::Released(id) => {
-                let it = &mut self.workers[worker];
-                match it.recorded.iter().position(|piece| piece.id == id) {
-                    Some(at) => {
-                        let piece = it.recorded.swap_remove(at);
-                        it.bench.take(piece);
-                        Ok(())
-                    }
-                    None => self.with(worker, |it| {
-                        it.go_on(&Event::Released(id), around.epoll, around.now)
-                    }),
+            } => {
+                if self.came(worker, header, dup, around.now) {
+                    let job = header.number as usize;
+                    let work = &mut self.workers[worker].work;
+                    work.message(job, id, reliability, around.now);
                 }
+                Ok(())
+            }
+            Event::Released(id) => {
+                self.workers[worker].work.released(id, around.now);
+                Ok(())
             }
             Event::Ended(why) => Err(io::Error::other(why)),
             Event::Received(_) | Event::Other => Ok(()),
         }
     }
 
-    fn message(
-        &mut self,
-        worker: usize,
-        header: Header,
-        (qos, id, dup): (QoS, u16, bool),
-        around: &mut Around<'_>,
-    ) -> io::Result<()> {
-        let job = header.number as usize;
-        let now = around.now;
-        let Some(message) = self
-            .messages
-            .get_mut(job)
-            .filter(|_| header.cell == self.task.number)
-        else {
+    /// Writes down that a message came; whether it is one of this trial's.
+    fn came(&mut self, worker: usize, header: Header, dup: bool, now: u64) -> bool {
+        let is_ours = header.cell == self.task.number;
+        let message = self.messages.get_mut(header.number as usize);
+        let Some(message) = message.filter(|_| is_ours) else {
             self.wrong
                 .get_or_insert("a message came that was not sent".to_owned());
-            return Ok(());
+            return false;
         };
         message.deliveries += 1;
         if dup {
@@ -362,121 +339,63 @@ impl Stage {
         } else {
             message.again = message.again.min(now);
         }
-        let it = &mut self.workers[worker];
-        let piece = Piece {
-            job,
-            connection: it.connection,
-            id,
-            qos,
-            came: now,
-        };
-        let acks = self.task.scenario.workers[worker].acks;
-        match (qos, acks) {
-            (QoS::AtMostOnce, _) | (QoS::ExactlyOnce, Acks::Recorded) => it.bench.take(piece),
-            (QoS::AtLeastOnce, _) => {
-                it.owed.push_back((id, it.connection, false));
-                it.bench.take(piece);
-                if acks == Acks::Receipt {
-                    return self.settle(worker, piece, around);
-                }
-            }
-            (QoS::ExactlyOnce, _) => {
-                it.recorded.push(piece);
-                return self.with(worker, |line| line.settle(qos, id, around.epoll, now));
-            }
-        }
-        Ok(())
+        true
     }
 
-    /// A worker is done with a message, as far as the broker is concerned.
-    fn settle(&mut self, worker: usize, piece: Piece, around: &mut Around<'_>) -> io::Result<()> {
-        let it = &mut self.workers[worker];
-        if piece.connection != it.connection {
-            // What a connection brought is acknowledged on that connection or never.
-            return Ok(());
-        }
-        let Some(line) = &mut it.line else {
-            return Ok(());
-        };
-        match (piece.qos, self.task.scenario.workers[worker].acks) {
-            (QoS::AtMostOnce, _) => Ok(()),
-            (QoS::ExactlyOnce, Acks::Recorded) => {
-                line.settle(piece.qos, piece.id, around.epoll, around.now)
-            }
-            (QoS::ExactlyOnce, _) => {
-                line.go_on(&Event::Released(piece.id), around.epoll, around.now)
-            }
-            (QoS::AtLeastOnce, _) => {
-                if let Some(owed) = it
-                    .owed
-                    .iter_mut()
-                    .find(|owed| owed.0 == piece.id && !owed.2)
-                {
-                    owed.2 = true;
-                }
-                while let Some((id, _, true)) = it.owed.front().copied() {
-                    it.owed.pop_front();
-                    line.settle(piece.qos, id, around.epoll, around.now)?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Lets a worker begin with what it has, and report.
+    /// Lets a worker begin with what it has, acknowledge, and report.
     fn work(&mut self, worker: usize, around: &mut Around<'_>) {
-        let acks = self.task.scenario.workers[worker].acks;
-        let nanos = self.task.scenario.workers[worker].mean * 1e9;
+        let mean = self.task.scenario.workers[worker].mean;
         loop {
             let Stage { workers, jobs, .. } = self;
-            let takes = |job: usize| jobs.get(job).map_or(0, |job| (job.work * nanos) as u64);
-            let Some(begun) = workers[worker].bench.begin(&takes, around.now) else {
+            let takes = |job: usize| jobs.get(job).map_or(0.0, |job| mean * job.work);
+            let Some(begun) = workers[worker].work.begin(&takes, around.now) else {
                 break;
             };
-            self.sleeps(worker, begun, around);
+            sleeps(worker, begun, around);
             if let Some(message) = self
                 .messages
-                .get_mut(begun.piece.job)
+                .get_mut(begun.job)
                 .filter(|message| message.taken == NEVER)
             {
                 (message.taken, message.member) = (around.now, worker as u16);
             }
-            if acks == Acks::Started
-                && let Err(error) = self.settle(worker, begun.piece, around)
-            {
-                return self.lose(worker, &error.to_string(), around);
-            }
+        }
+        let it = &mut self.workers[worker];
+        let said = it.work.said();
+        if let Some(line) = &mut it.line
+            && let Err(error) = said
+                .into_iter()
+                .try_for_each(|said| line.say(said, around.epoll, around.now))
+        {
+            return self.lose(worker, &error.to_string(), around);
         }
         self.tell(worker, around);
     }
 
-    fn sleeps(&mut self, worker: usize, begun: Begun, around: &mut Around<'_>) {
-        around.later.push((
-            begun.ends,
-            Due::Wake {
-                worker,
-                sleep: begun.sleep,
-            },
-        ));
-    }
-
     /// Sends the report that is due, and says when the next one may be.
     fn tell(&mut self, worker: usize, around: &mut Around<'_>) {
+        let lies = matches!(
+            self.task.scenario.workers[worker].reports,
+            Reports::Idle(_) | Reports::Wild(_)
+        );
         let it = &mut self.workers[worker];
         if it.is_frozen || it.is_gone || !it.has_joined {
             return;
         }
-        if let (Some(line), Some(report)) = (&mut it.line, it.bench.report(around.now)) {
+        if let (Some(line), Some((waiting, each))) = (&mut it.line, it.work.report(around.now)) {
+            let report = match lies {
+                true => Report::new(0, 1.0),
+                false => Report::new(
+                    u32::try_from(waiting).unwrap_or(u32::MAX),
+                    each.as_secs_f64() * 1e3,
+                ),
+            };
             match line.report(&report, around.epoll, around.now) {
                 Ok(told) => it.reports += u64::from(told),
                 Err(error) => return self.lose(worker, &error.to_string(), around),
             }
         }
-        let it = &mut self.workers[worker];
-        if let Some(at) = it.bench.report_at(around.now)
-            && at < it.report_at
-        {
-            it.report_at = at;
+        if let Some(at) = self.workers[worker].work.look_at(around.now) {
             around.later.push((at, Due::Report(worker)));
         }
     }
@@ -513,10 +432,7 @@ impl Stage {
         match due {
             Due::Publish => self.publish(around),
             Due::Wake { worker, sleep } => self.wake(worker, sleep, around),
-            Due::Report(worker) => {
-                self.workers[worker].report_at = NEVER;
-                self.tell(worker, around);
-            }
+            Due::Report(worker) => self.tell(worker, around),
             Due::Travel(line) => {
                 let done = self.with(line, |it| it.travel(around.epoll, around.now));
                 match done {
@@ -581,22 +497,16 @@ impl Stage {
     }
 
     fn wake(&mut self, worker: usize, sleep: u64, around: &mut Around<'_>) {
-        let Some(finished) = self.workers[worker].bench.wake(sleep, around.now) else {
+        let Some(finished) = self.workers[worker].work.wake(sleep, around.now) else {
             return;
         };
         self.late.push(finished.late);
-        if let Some(message) = self.messages.get_mut(finished.piece.job) {
+        if let Some(message) = self.messages.get_mut(finished.job) {
             message.processed += 1;
             if message.done == NEVER {
                 (message.done, message.member) = (around.now, worker as u16);
                 self.unfinished -= 1;
             }
-        }
-        let acks = self.task.scenario.workers[worker].acks;
-        let is_owed = matches!(acks, Acks::Processed | Acks::Recorded)
-            || finished.piece.qos == QoS::ExactlyOnce;
-        if is_owed && let Err(error) = self.settle(worker, finished.piece, around) {
-            self.lose(worker, &error.to_string(), around);
         }
         self.work(worker, around);
         travel(self.line(worker).as_deref(), worker, around);
@@ -614,6 +524,7 @@ impl Stage {
         if let Some(lost) = it.line.take() {
             it.bytes += lost.bytes_out;
             it.has_joined = false;
+            it.work.connection = None;
             self.closed += 1;
             lost.close(around.epoll);
             match self.phase {
@@ -638,23 +549,24 @@ impl Stage {
         match incident.what {
             What::Freeze | What::Death => {
                 it.is_frozen = true;
-                it.bench.stop(around.now);
+                it.work.stop(around.now);
                 if let Some(line) = &mut it.line {
                     line.look(false, around.epoll);
                 }
             }
-            What::Stuck => it.bench.stop(around.now),
+            What::Stuck => it.work.stop(around.now),
             What::Crash | What::Cut => {
                 (it.is_gone, it.has_joined) = (true, false);
+                it.work.connection = None;
                 if let Some(line) = it.line.take() {
                     it.bytes += line.bytes_out;
                     line.reset(around.epoll);
                 }
                 if incident.what == What::Crash {
-                    it.bench.forget();
+                    it.work.forget();
                 }
             }
-            What::Slow(factor) => it.bench.slow = factor,
+            What::Slow(factor) => it.work.slow = factor,
             What::Join => self.connect(worker, around),
             What::Burst(_) => {}
         }
@@ -670,18 +582,18 @@ impl Stage {
         };
         match incident.what {
             What::Freeze | What::Stuck => {
-                let begun = it.bench.go_on(around.now);
+                let begun = it.work.go_on(around.now);
                 if std::mem::take(&mut it.is_frozen)
                     && let Some(line) = &mut it.line
                 {
                     line.look(true, around.epoll);
                 }
                 for begun in begun {
-                    self.sleeps(worker, begun, around);
+                    sleeps(worker, begun, around);
                 }
                 self.work(worker, around);
             }
-            What::Slow(_) => it.bench.slow = 1.0,
+            What::Slow(_) => it.work.slow = 1.0,
             What::Cut => self.connect(worker, around),
             What::Death | What::Crash | What::Join | What::Burst(_) => {}
         }
@@ -742,6 +654,12 @@ fn since(at: u64, begun: u64) -> u64 {
         NEVER => NEVER,
         _ => at.saturating_sub(begun),
     }
+}
+
+/// Asks to be told when a message is done.
+fn sleeps(worker: usize, begun: Sleep, around: &mut Around<'_>) {
+    let sleep = begun.number;
+    around.later.push((begun.ends, Due::Wake { worker, sleep }));
 }
 
 fn joins(incident: &Incident) -> Option<usize> {

@@ -1,14 +1,12 @@
 //! A cell as it is run: workers, arrivals, a strategy, and the limit that it is held against.
 
-use std::time::Duration;
-
 use thalweg_model::Reliability;
+use thalweg_mqtt::QoS;
 use thalweg_mqtt::load::{CONCURRENCY_PROPERTY, ORDER_PROPERTY, SETTLES_PROPERTY, WEIGHT_PROPERTY};
-use thalweg_mqtt::{QoS, ReportRules};
 
 use crate::cell::Cell;
 use crate::sim::random::Random;
-use crate::sim::scenario::{Acks, Reports, Scenario, Worker};
+use crate::sim::scenario::{Acks, Scenario, Worker};
 
 /// A cell and all that it takes to run it, which follows from the plan and the cell's seed.
 #[derive(Clone, Debug)]
@@ -69,38 +67,10 @@ pub fn qos(reliability: Reliability) -> QoS {
     }
 }
 
-/// When such a worker reports; nothing if it never does.
-pub fn rules(worker: &Worker) -> Option<ReportRules> {
-    let every = |seconds: f64| ReportRules {
-        concurrency: if worker.declares {
-            worker.handlers as u16
-        } else {
-            1
-        },
-        ..ReportRules::every(Duration::from_secs_f64(seconds))
-    };
-    match worker.reports {
-        Reports::Never => None,
-        Reports::Every(seconds) | Reports::Idle(seconds) | Reports::Wild(seconds) => {
-            Some(every(seconds))
-        }
-        Reports::Events(seconds) => Some(ReportRules {
-            on_events: true,
-            ..every(seconds)
-        }),
-    }
-}
-
 /// The longest interval between two reports, in seconds; 0 if no worker reports.
 pub fn longest_interval(workers: &[Worker]) -> f64 {
-    let every = |worker: &Worker| match worker.reports {
-        Reports::Never => 0.0,
-        Reports::Every(every)
-        | Reports::Events(every)
-        | Reports::Idle(every)
-        | Reports::Wild(every) => every,
-    };
-    workers.iter().map(every).fold(0.0, f64::max)
+    let every = workers.iter().filter_map(|it| it.reports.every());
+    every.fold(0.0, f64::max)
 }
 
 /// Makes the draw of phases another than that of arrivals.

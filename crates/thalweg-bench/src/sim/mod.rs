@@ -14,6 +14,7 @@ pub mod scenario;
 pub mod table;
 pub mod thesis;
 mod work;
+pub mod worker;
 mod world;
 
 pub use outcome::Outcome;

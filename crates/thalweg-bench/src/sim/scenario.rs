@@ -65,6 +65,19 @@ pub enum Reports {
     Wild(f64),
 }
 
+impl Reports {
+    /// Seconds between two reports, if there are any.
+    pub fn every(self) -> Option<f64> {
+        match self {
+            Reports::Never => None,
+            Reports::Every(every)
+            | Reports::Events(every)
+            | Reports::Idle(every)
+            | Reports::Wild(every) => Some(every),
+        }
+    }
+}
+
 /// A member of the group.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {

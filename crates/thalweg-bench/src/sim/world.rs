@@ -324,8 +324,8 @@ impl<'a> World<'a> {
             Event::IncidentEnds(index) => {
                 let Incident { what, worker, .. } = self.scenario.incidents[index];
                 match what {
-                    What::Freeze => self.thaw(worker),
-                    What::Slow(_) => self.clients[worker].slow = 1.0,
+                    What::Freeze | What::Stuck => self.thaw(worker),
+                    What::Slow(_) => self.clients[worker].work.slow = 1.0,
                     What::Cut => self.connect(worker),
                     _ => {}
                 }
@@ -334,15 +334,10 @@ impl<'a> World<'a> {
     }
 
     fn incident(&mut self, index: usize) {
-        let Incident {
-            what,
-            worker,
-            lasts,
-            ..
-        } = self.scenario.incidents[index];
+        let Incident { what, worker, .. } = self.scenario.incidents[index];
         match what {
             What::Freeze => self.freeze(worker),
-            What::Stuck => self.stick(worker, lasts),
+            What::Stuck => self.stick(worker),
             What::Death => {
                 self.end(worker);
                 let connection = self.seats[worker].connection;
@@ -353,10 +348,10 @@ impl<'a> World<'a> {
                 self.lose(worker, Closing::Lost);
             }
             What::Cut => {
-                self.clients[worker].connection = None;
+                self.clients[worker].work.connection = None;
                 self.lose(worker, Closing::Lost);
             }
-            What::Slow(factor) => self.clients[worker].slow = factor,
+            What::Slow(factor) => self.clients[worker].work.slow = factor,
             What::Join => self.connect(worker),
             What::Burst(_) => {}
         }
@@ -383,17 +378,10 @@ impl<'a> World<'a> {
     /// A worker is at the broker.
     fn connect(&mut self, worker: usize) {
         let spec = self.scenario.workers[worker];
-        let every = match spec.reports {
-            Reports::Never => None,
-            Reports::Every(every)
-            | Reports::Events(every)
-            | Reports::Idle(every)
-            | Reports::Wild(every) => Some(every),
-        };
         let terms = WorkTerms {
             weight: spec.weight,
             concurrency: (spec.declares && spec.handlers > 1).then_some(spec.handlers as u16),
-            report_every: every.map(span),
+            report_every: spec.reports.every().map(span),
             settles: spec.says,
             ..WorkTerms::default()
         };
