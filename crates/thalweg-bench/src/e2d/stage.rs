@@ -288,10 +288,11 @@ impl Log<'_> {
         let wire = self.network.reading()?.sum();
         let at = self.begun.elapsed();
         let before = self.trial.samples.last().cloned().unwrap_or_default();
-        let (mut came, mut lost) = (before.came, before.lost);
-        if with_tallies && let Some([up, down]) = self.network.tallies()? {
-            (came, lost) = (up.came + down.came, up.lost + down.lost);
-        }
+        let counted = match with_tallies {
+            true => self.network.lost()?,
+            false => None,
+        };
+        let (lost, came) = counted.unwrap_or((before.lost, before.came));
         let (publisher, subscriber) = (
             self.publisher.status().unwrap_or_default(),
             self.subscriber.status().unwrap_or_default(),

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::plan::step_of;
 use crate::cell::{Cell, Measured, Messages, Row, Second, Standing};
-use crate::load::books::quantiles;
-use crate::report::stat::quantile;
+use crate::load::{Books, Got, Header, Sent, Times};
 use crate::studies::group;
 
 /// One message. Times are since the first message's slot began.
@@ -72,90 +71,94 @@ impl Trial {
     pub fn measured(&self, cell: &Cell) -> Measured {
         let (from, to) = self.bounds(step_of(cell));
         let is_within = |at: Duration| at >= from && at < to;
-        let overtaken = self.overtaken();
-        let mine = || {
-            let all = self.messages.iter().zip(&overtaken);
-            all.filter(|(message, _)| is_within(message.intended))
-        };
-        let count = |is_it: &dyn Fn(&Message) -> bool| {
-            mine().filter(|(message, _)| is_it(message)).count() as u64
-        };
-        let mut measured = Measured::nothing(self.standing());
-        for (message, _) in mine() {
-            let Some(received) = message.received else {
-                continue;
-            };
-            let since = |at: Duration| received.saturating_sub(at).as_nanos() as u64;
-            // A histogram that grows takes every number.
-            let _ = measured.response.record(since(message.intended));
-            let sent = message.sent.unwrap_or(message.intended);
-            let _ = measured.service.record(since(sent));
-        }
-        let lag = |message: &Message| {
-            Some(message.sent?.saturating_sub(message.intended).as_secs_f64() * 1e6)
-        };
-        let mut lag: Vec<f64> = mine().filter_map(|(it, _)| lag(it)).collect();
-        let (sent, delivered) = (
-            count(&|it| it.sent.is_some()),
-            count(&|it| it.received.is_some()),
-        );
+        let mine = || self.messages.iter().filter(|it| is_within(it.intended));
+        let count = |is_it: &dyn Fn(&Message) -> bool| mine().filter(|it| is_it(it)).count() as u64;
+        let books = self.books(group::payload(cell).unwrap_or_default(), from, to);
         let spent = self.at(from).zip(self.at(to));
-        let over = |name: &str| count(&|it| it.published_over == name) as f64;
-        let mut more = vec![
-            ("published_over_mqtt", over("mqtt")),
-            ("published_over_coap", over("coap")),
-        ];
-        more.extend(spent.into_iter().flat_map(|(before, after)| {
-            let [one, other] = [before, after].map(|it| it.switches);
-            [
-                ("publisher_switches", (other.0 - one.0) as f64),
-                ("subscriber_switches", (other.1 - one.1) as f64),
-            ]
-        }));
-        measured.row = Row {
-            intended: count(&|_| true),
-            sent,
-            expected: sent,
-            delivered,
-            lost: count(&|it| it.sent.is_some() && it.copies == 0),
-            duplicates: mine()
-                .map(|(it, _)| u64::from(it.copies.saturating_sub(1)))
-                .sum(),
-            reordered: mine().filter(|(_, is_overtaken)| **is_overtaken).count() as u64,
-            late: count(&|it| it.received.is_some_and(|at| at >= to)),
+        let mut row = Row {
             unacknowledged: count(&|it| it.outcome != "acknowledged"),
             seconds: self.step.as_secs_f64(),
-            payload_bytes: delivered * group::payload(cell).map_or(0, u64::from),
-            response: quantiles(&measured.response),
-            service: quantiles(&measured.service),
-            lag_p99_us: known(quantile(&mut lag, 0.99)),
             wire_bytes: spent.map(|(before, after)| after.bytes - before.bytes),
             wire_frames: spent.map(|(before, after)| after.frames - before.frames),
             link_lost: spent
                 .map(|(before, after)| (after.lost - before.lost, after.came - before.came)),
-            more: more
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
-            ..measured.row
+            ..books.row(1, self.standing())
         };
-        measured.seconds = self.seconds(from, to);
+        for protocol in ["mqtt", "coap"] {
+            let over = count(&|it| it.published_over == protocol);
+            row.more
+                .insert(format!("published_over_{protocol}"), over as f64);
+        }
+        if let Some((before, after)) = spent {
+            let (publisher, subscriber) = (
+                after.switches.0 - before.switches.0,
+                after.switches.1 - before.switches.1,
+            );
+            row.more
+                .insert("publisher_switches".to_owned(), publisher as f64);
+            row.more
+                .insert("subscriber_switches".to_owned(), subscriber as f64);
+        }
         let is_last = self.at(to).is_none_or(|after| after.at >= self.end());
         let said = self.events.iter();
         let said = said.filter(|event| is_within(event.at) || (is_last && event.at >= to));
-        measured.events = said
-            .map(|event| {
-                (
-                    event.at.as_nanos() as u64,
-                    format!("{}: {}", event.what, event.words),
-                )
-            })
-            .collect();
+        let said = said.map(|event| (nanos(event.at), format!("{}: {}", event.what, event.words)));
         let version = format!("broker {}: {}", cell.system, self.version);
-        measured.events.insert(0, (0, version));
-        let lines = mine().map(|(message, _)| message.line()).collect();
-        measured.messages = Messages { head: HEAD, lines };
-        measured
+        Measured {
+            row,
+            seconds: self.seconds(&books, from, to),
+            events: std::iter::once((0, version)).chain(said).collect(),
+            messages: Messages {
+                head: HEAD,
+                lines: mine().map(Message::line).collect(),
+            },
+            response: books.got.response,
+            service: books.got.service,
+        }
+    }
+
+    /// All messages, of which those of a step count.
+    fn books(&self, bytes: u32, from: Duration, to: Duration) -> Books {
+        let times = Times {
+            begin: nanos(from),
+            measure: nanos(from),
+            end: nanos(to),
+            give_up: u64::MAX,
+        };
+        let flows = self.messages.iter().map(|message| message.flow + 1);
+        let flows = flows.max().unwrap_or(0);
+        let (mut sent, mut got) = (Sent::new(times), Got::new(times, flows, 1));
+        let (mut counts, mut came) = (vec![0; flows as usize], Vec::new());
+        for message in &self.messages {
+            let intended = nanos(message.intended);
+            let seq = counts[message.flow as usize];
+            counts[message.flow as usize] += 1;
+            let Some(given) = message.sent.map(nanos) else {
+                sent.tried_without_time(intended);
+                continue;
+            };
+            sent.tried(intended, given);
+            sent.sent(intended, given);
+            let header = Header {
+                run: 0,
+                flow: message.flow,
+                seq,
+                intended,
+                sent: given,
+            };
+            came.extend(
+                message
+                    .received
+                    .map(|at| (message.rank, header, message.copies, nanos(at))),
+            );
+        }
+        came.sort_by_key(|(rank, ..)| *rank);
+        for (_, header, copies, at) in came {
+            for _ in 0..copies {
+                got.came(0, &header, bytes as usize, at);
+            }
+        }
+        Books { sent, got }
     }
 
     fn bounds(&self, step: usize) -> (Duration, Duration) {
@@ -175,30 +178,19 @@ impl Trial {
     }
 
     /// What there was from one look to the next.
-    fn seconds(&self, from: Duration, to: Duration) -> Vec<Second> {
-        let mut seconds = Vec::new();
-        for pair in self.samples.windows(2) {
-            let [before, after] = pair else { continue };
-            if before.at < from || before.at >= to {
-                continue;
+    fn seconds(&self, books: &Books, from: Duration, to: Duration) -> Vec<Second> {
+        let seconds = books.seconds();
+        let looks = self.samples.windows(2).filter_map(|pair| match pair {
+            [before, after] if before.at >= from && before.at < to => {
+                Some(after.bytes - before.bytes)
             }
-            let is_in =
-                |at: &Option<Duration>| at.is_some_and(|at| at >= before.at && at < after.at);
-            let received = self
-                .messages
-                .iter()
-                .filter(|message| is_in(&message.received));
-            let mut waits: Vec<f64> = received.filter_map(Message::response_us).collect();
-            seconds.push(Second {
-                sent: self.messages.iter().filter(|it| is_in(&it.sent)).count() as u64,
-                received: waits.len() as u64,
-                response_p50_us: known(quantile(&mut waits, 0.5)),
-                response_p99_us: known(quantile(&mut waits, 0.99)),
-                wire_bytes: after.bytes - before.bytes,
-                ..Second::default()
-            });
-        }
-        seconds
+            _ => None,
+        });
+        let second = |(number, wire_bytes): (usize, u64)| Second {
+            wire_bytes,
+            ..seconds.get(number).copied().unwrap_or_default()
+        };
+        looks.enumerate().map(second).collect()
     }
 
     /// Whether it came to its end, and messages were published when they should.
@@ -227,34 +219,9 @@ impl Trial {
         };
         self.messages.iter().filter(is_late).count()
     }
-
-    /// Of each message, whether it came after a later one of its topic.
-    fn overtaken(&self) -> Vec<bool> {
-        let flows = self
-            .messages
-            .iter()
-            .map(|message| message.flow as usize + 1);
-        let mut least_after = vec![u64::MAX; flows.max().unwrap_or(0)];
-        let mut overtaken = vec![false; self.messages.len()];
-        for (message, is_overtaken) in self.messages.iter().zip(&mut overtaken).rev() {
-            let (Some(rank), Some(least)) =
-                (message.rank, least_after.get_mut(message.flow as usize))
-            else {
-                continue;
-            };
-            *is_overtaken = rank > *least;
-            *least = rank.min(*least);
-        }
-        overtaken
-    }
 }
 
 impl Message {
-    /// From when it should have been published until it was received.
-    fn response_us(&self) -> Option<f64> {
-        Some(self.received?.saturating_sub(self.intended).as_secs_f64() * 1e6)
-    }
-
     /// Its line in `messages.csv`; empty for what did not happen.
     fn line(&self) -> String {
         let micros =
@@ -274,9 +241,8 @@ impl Message {
     }
 }
 
-/// A figure as files have it: nothing where there was nothing.
-fn known(value: f64) -> f64 {
-    if value.is_finite() { value } else { 0.0 }
+fn nanos(at: Duration) -> u64 {
+    at.as_nanos() as u64
 }
 
 /// The columns behind trial and number.

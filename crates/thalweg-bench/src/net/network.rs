@@ -260,6 +260,12 @@ impl Network {
         }
     }
 
+    /// Packets lost by the link and packets that came to it, both directions together.
+    pub fn lost(&self) -> io::Result<Option<(u64, u64)>> {
+        let both = |[up, down]: [Tally; 2]| (up.lost + down.lost, up.came + down.came);
+        Ok(self.tallies()?.map(both))
+    }
+
     /// Packets that never came to the link, because the sender's interface was full: an emulator that is too slow for what
     /// it is given. What is measured then does not count.
     pub fn overflow(&self) -> io::Result<u64> {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cell::{Cell, Load, Measured, Quantiles, Row, Standing};
+use crate::cell::{Cell, Load, Measured, Row, Standing};
+use crate::load::{Books, Got, Header, Sent, Times};
 use crate::net::network::name_of_ours;
 use crate::net::{BROKER_HOST, CLIENT_HOST, Network, Plan};
 use crate::sim::random::Random;
@@ -45,7 +46,8 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
     ];
     let listens = subscriber.local_addr()?;
     let relay_at: SocketAddr = relay.local_addr()?;
-    let (before, lost_before) = (network.reading()?.sum(), lost(&network)?);
+    let before = network.reading()?.sum();
+    let lost_before = network.lost()?.unwrap_or_default();
 
     let measure = Duration::from_nanos(cell.phases.measure_ns);
     let drain = Duration::from_nanos(cell.phases.drain_ns);
@@ -105,33 +107,42 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
         return Err(io::Error::other("interrupted"));
     }
     let carried = network.reading()?.sum() - before;
-    let lost_after = lost(&network)?;
-    let mut measured = Measured::nothing(Standing::Valid);
-    for (number, at) in &came {
-        let wait = at.saturating_sub(gap * u32::from(*number));
-        // Nothing takes longer than a minute or two; three digits are kept.
-        let _ = measured.response.record(wait.as_nanos() as u64);
-        let _ = measured.service.record(wait.as_nanos() as u64);
+    let lost_after = network.lost()?.unwrap_or_default();
+    let times = Times::new(0, &cell.phases);
+    let mut books = Books {
+        sent: Sent::new(times),
+        got: Got::new(times, 1, 1),
+    };
+    for seq in 0..u32::from(sent) {
+        let due = (gap * seq).as_nanos() as u64;
+        books.sent.tried(due, due);
+        books.sent.sent(due, due);
     }
-    let response = quantiles(&measured.response);
-    let delivered = came.len() as u64;
-    measured.row = Row {
-        intended: u64::from(count),
-        sent: u64::from(sent),
-        expected: u64::from(sent),
-        delivered,
-        lost: u64::from(sent) - delivered,
-        duplicates: twice,
-        late: came.values().filter(|at| **at > measure).count() as u64,
-        unacknowledged: legs[0].given_up,
-        seconds: measure.as_secs_f64(),
-        payload_bytes: delivered * u64::from(bytes),
-        response,
-        service: response,
-        wire_bytes: Some(carried.bytes),
-        wire_frames: Some(carried.frames),
-        link_lost: Some((lost_after.0 - lost_before.0, lost_after.1 - lost_before.1)),
-        ..measured.row
+    for (number, at) in &came {
+        let due = (gap * u32::from(*number)).as_nanos() as u64;
+        let header = Header {
+            run: 0,
+            flow: 0,
+            seq: (*number).into(),
+            intended: due,
+            sent: due,
+        };
+        let at = at.as_nanos() as u64;
+        books.got.came(0, &header, bytes as usize, at);
+    }
+    books.got.duplicates = twice;
+    let mut measured = Measured {
+        row: Row {
+            unacknowledged: legs[0].given_up,
+            seconds: measure.as_secs_f64(),
+            wire_bytes: Some(carried.bytes),
+            wire_frames: Some(carried.frames),
+            link_lost: Some((lost_after.0 - lost_before.0, lost_after.1 - lost_before.1)),
+            ..books.row(1, Standing::Valid)
+        },
+        response: books.got.response,
+        service: books.got.service,
+        ..Measured::nothing(Standing::Valid)
     };
     measured.events.push((
         0,
@@ -224,29 +235,6 @@ fn received(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Option<(usize, 
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Packets lost by the link and packets that came to it, both directions.
-fn lost(network: &Network) -> io::Result<(u64, u64)> {
-    let tallies = network.tallies()?.unwrap_or_default();
-    Ok((
-        tallies.iter().map(|tally| tally.lost).sum(),
-        tallies.iter().map(|tally| tally.came).sum(),
-    ))
-}
-
-fn quantiles(histogram: &hdrhistogram::Histogram<u64>) -> Quantiles {
-    let at = |quantile| histogram.value_at_quantile(quantile) as f64 * 1e-3;
-    Quantiles {
-        count: histogram.len(),
-        mean: histogram.mean() * 1e-3,
-        sd: histogram.stdev() * 1e-3,
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-        p999: at(0.999),
-        max: histogram.max() as f64 * 1e-3,
     }
 }
 

@@ -141,11 +141,7 @@ impl Stage<'_> {
 
     /// Packets lost and packets that came so far, both directions.
     fn link_counts(&self) -> Option<(u64, u64)> {
-        let tallies = self.network?.tallies().ok()??;
-        Some((
-            tallies.iter().map(|tally| tally.lost).sum(),
-            tallies.iter().map(|tally| tally.came).sum(),
-        ))
+        self.network?.lost().ok()?
     }
 
     /// Begins what is measured: with a sample, and whatever else counts from then on.
