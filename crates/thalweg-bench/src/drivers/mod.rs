@@ -282,19 +282,12 @@ mod tests {
     #[test]
     fn a_user_of_the_scenario_goes_before_that_of_the_system() {
         let of = |system: &str, user: Option<&str>, password: Option<&str>| {
-            let mut cells = Vec::new();
-            plan::cell("E9", system, plan::mqtt(0)).repeats(1, 1, &mut cells);
+            let cell = plan::cell("E9", system, plan::mqtt(0)).into_cell();
             let extras = Extras {
                 user: user.map(str::to_owned),
                 ..Extras::default()
             };
-            login(
-                &Cell {
-                    extras,
-                    ..cells.remove(0)
-                },
-                password.map(str::to_owned),
-            )
+            login(&Cell { extras, ..cell }, password.map(str::to_owned))
         };
         let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
         assert_eq!(of("thalweg", None, Some("secret")), None);

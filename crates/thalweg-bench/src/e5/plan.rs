@@ -97,24 +97,30 @@ pub struct Recipe {
 /// Everything that a budget has.
 pub fn recipes(budget: Budget) -> Vec<Recipe> {
     let (core, other) = plan::by(budget, (3, 3), (10, 3), (10, 10));
-    let mut plan = Plan::default();
-    plan.core(budget, core);
-    plan.sweeps(budget, other);
-    plan.bars(budget, other.min(3));
+    let mut plan = Plan {
+        recipes: Vec::new(),
+        repeats: core,
+    };
+    plan.core(budget);
+    plan.repeats = other;
+    plan.sweeps(budget);
+    plan.repeats = other.min(3);
+    plan.bars(budget);
     plan.recipes
 }
 
 /// The smallest ones, for a test of the whole: two seconds of scenario 2 for two strategies.
 pub fn smoke() -> Vec<Recipe> {
-    let mut plan = Plan::default();
-    for variant in [ROUND_ROBIN, ADAPTIVE_ACKS] {
-        let scenario = Scenario {
-            messages: 200,
-            ..two(PERIOD)
-        };
-        let place = ("core", "S2", "d=10.44ms".to_owned());
-        plan.repeat(place, variant, &scenario, 1);
-    }
+    let mut plan = Plan {
+        recipes: Vec::new(),
+        repeats: 1,
+    };
+    let scenario = Scenario {
+        messages: 200,
+        ..two(PERIOD)
+    };
+    let place = ("core", "S2", "d=10.44ms");
+    plan.every(place, &[ROUND_ROBIN, ADAPTIVE_ACKS], &scenario);
     plan.recipes
 }
 
@@ -221,152 +227,92 @@ impl Variant {
     }
 }
 
-#[derive(Default)]
 struct Plan {
     recipes: Vec<Recipe>,
+    /// Of each of those that follow.
+    repeats: u32,
 }
 
+/// Part, scenario and point.
+type Place<'a> = (&'static str, &'a str, &'a str);
+
 impl Plan {
-    fn core(&mut self, budget: Budget, repeats: u32) {
-        let periods: &[f64] = if budget == Budget::Quick {
-            &[PERIOD, 0.010]
-        } else {
-            &[PERIOD, 0.010, 0.011, 0.0125]
+    fn core(&mut self, budget: Budget) {
+        let more: &[f64] = match budget {
+            Budget::Quick => &[],
+            _ => &[0.011, 0.0125],
         };
-        for period in periods {
+        for period in [PERIOD, 0.010].iter().chain(more) {
+            let point = format!("d={}ms", period * 1e3);
             for variant in CORE {
-                let point = format!("d={}ms", period * 1e3);
-                self.repeat(
-                    ("core", "S1", point.clone()),
-                    variant,
-                    &one(*period),
-                    repeats,
-                );
-                self.repeat(("core", "S2", point), variant, &two(*period), repeats);
+                self.every(("core", "S1", &point), &[variant], &one(*period));
+                self.every(("core", "S2", &point), &[variant], &two(*period));
             }
         }
-        for variant in [SCORE_SILENT, ADAPTIVE_SILENT] {
-            self.repeat(
-                ("core", "S2", format!("d={}ms", PERIOD * 1e3)),
-                variant,
-                &two(PERIOD),
-                repeats,
-            );
-        }
+        let point = format!("d={}ms", PERIOD * 1e3);
+        let place = ("core", "S2", point.as_str());
+        self.every(place, &[SCORE_SILENT, ADAPTIVE_SILENT], &two(PERIOD));
         let weights =
             two(PERIOD).each(|worker| worker.weight = Some((0.050 / worker.mean).round() as u16));
-        self.repeat(
-            ("core", "S2", format!("d={}ms", PERIOD * 1e3)),
-            WEIGHTED,
-            &weights,
-            repeats,
-        );
+        self.every(place, &[WEIGHTED], &weights);
     }
 
-    fn sweeps(&mut self, budget: Budget, repeats: u32) {
+    fn sweeps(&mut self, budget: Budget) {
         let relaxed = 0.0125;
         for seconds in [0.1, 0.3, 1.0, 3.0, 5.0] {
             let scenario = two(PERIOD).each(|worker| worker.reports = Reports::Every(seconds));
-            for variant in [SCORE, ADAPTIVE, ADAPTIVE_EVENTS] {
-                self.repeat(
-                    ("report interval", "S2", format!("every={seconds}s")),
-                    variant,
-                    &scenario,
-                    repeats,
-                );
-            }
+            let point = format!("every={seconds}s");
+            let place = ("report interval", "S2", point.as_str());
+            self.every(place, &[SCORE, ADAPTIVE, ADAPTIVE_EVENTS], &scenario);
         }
         for ratio in [1.0, 2.0, 4.0, 8.0] {
             let scenario = thesis(&[0.025, 0.025, 0.025 * ratio], 1.0).at_load(0.95);
-            let scenario = Scenario {
-                messages: (LASTS * scenario.rate) as usize,
-                ..scenario
-            };
-            self.swept(
-                "heterogeneity",
-                "0.95",
-                format!("1:{ratio}"),
-                &scenario,
-                repeats,
+            let point = format!("1:{ratio}");
+            self.every(
+                ("heterogeneity", "0.95", &point),
+                &SWEPT,
+                &lasting(scenario),
             );
         }
         let slow = one(relaxed).with(What::Slow(4.0), 1, 5.0, 5.0);
-        self.swept(
-            "slow-down",
-            "S1",
-            "25 to 100 ms for 5 s".to_owned(),
-            &slow,
-            repeats,
-        );
-        self.swept(
-            "burst",
-            "S2",
-            "100 at once".to_owned(),
-            &two(relaxed).with_burst(7.3, 100),
-            repeats,
-        );
-        let exponential = Scenario {
-            law: Law::Exponential,
-            ..two(relaxed)
-        };
-        self.swept(
-            "service",
-            "S2",
-            "exponential".to_owned(),
-            &exponential,
-            repeats,
-        );
+        self.every(("slow-down", "S1", "25 to 100 ms for 5 s"), &SWEPT, &slow);
+        let burst = two(relaxed).with_burst(7.3, 100);
+        self.every(("burst", "S2", "100 at once"), &SWEPT, &burst);
+        let exponential = two(relaxed).with_law(Law::Exponential);
+        self.every(("service", "S2", "exponential"), &SWEPT, &exponential);
         let away = two(0.025).with(What::Cut, 1, 5.0, 5.0);
-        self.swept(
-            "leave and join",
-            "S2",
-            "one away for 5 s".to_owned(),
-            &away,
-            repeats,
-        );
+        self.every(("leave and join", "S2", "one away for 5 s"), &SWEPT, &away);
         let mut distant = two(relaxed);
         if let Some(worker) = distant.workers.get_mut(1) {
             worker.rtt = 0.100;
         }
-        self.swept("link", "S2", "50 ms to one".to_owned(), &distant, repeats);
-        let sizes: &[usize] = if budget == Budget::Quick {
-            &[3, 10]
-        } else {
-            &[3, 10, 30, 100]
+        self.every(("link", "S2", "50 ms to one"), &SWEPT, &distant);
+        let sizes: &[usize] = match budget {
+            Budget::Quick => &[3, 10],
+            _ => &[3, 10, 30, 100],
         };
         for count in sizes {
             // The more members, the longer each message, so that one machine can do it.
             let unit = 0.025 * (*count as f64 / 10.0).max(1.0);
-            let means: Vec<f64> = (0..*count)
-                .map(|at| {
-                    if at < count.div_ceil(2) {
-                        unit
-                    } else {
-                        2.0 * unit
-                    }
-                })
-                .collect();
+            let mean = |at| {
+                if at < count.div_ceil(2) {
+                    unit
+                } else {
+                    2.0 * unit
+                }
+            };
             let scenario = Scenario {
                 law: Law::Exponential,
                 arrivals: Arrivals::Poisson,
-                ..thesis(&means, 1.0)
+                ..thesis(&(0..*count).map(mean).collect::<Vec<f64>>(), 1.0)
             };
-            let scenario = scenario.at_load(0.8);
-            let scenario = Scenario {
-                messages: (LASTS * scenario.rate) as usize,
-                ..scenario
-            };
-            self.swept(
-                "group",
-                "0.8",
-                format!("members={count}"),
-                &scenario,
-                repeats,
-            );
+            let point = format!("members={count}");
+            let scenario = lasting(scenario.at_load(0.8));
+            self.every(("group", "0.8", &point), &SWEPT, &scenario);
         }
     }
 
-    fn bars(&mut self, budget: Budget, repeats: u32) {
+    fn bars(&mut self, budget: Budget) {
         for condition in rows::conditions() {
             if condition
                 .scenario
@@ -380,40 +326,22 @@ impl Plan {
             let Some(scenario) = affordable(condition.scenario.clone(), budget) else {
                 continue;
             };
-            let place = ("bars", condition.name, String::new());
-            self.add(place, NAMED, scenario, repeats, Some(condition.bar));
+            let place = ("bars", condition.name, "");
+            self.add(place, NAMED, scenario, Some(condition.bar));
         }
     }
 
-    fn swept(
-        &mut self,
-        part: &'static str,
-        name: &str,
-        point: String,
-        scenario: &Scenario,
-        repeats: u32,
-    ) {
-        for variant in SWEPT {
-            self.repeat((part, name, point.clone()), variant, scenario, repeats);
+    fn every(&mut self, place: Place<'_>, variants: &[Variant], scenario: &Scenario) {
+        for variant in variants {
+            self.add(place, *variant, scenario.clone(), None);
         }
-    }
-
-    fn repeat(
-        &mut self,
-        place: (&'static str, &str, String),
-        variant: Variant,
-        scenario: &Scenario,
-        repeats: u32,
-    ) {
-        self.add(place, variant, scenario.clone(), repeats, None);
     }
 
     fn add(
         &mut self,
-        (part, name, point): (&'static str, &str, String),
+        (part, name, point): Place<'_>,
         variant: Variant,
         scenario: Scenario,
-        repeats: u32,
         bars: Option<(f64, f64)>,
     ) {
         let told = variant.told(scenario.clone());
@@ -439,7 +367,7 @@ impl Plan {
         }
         self.recipes.push(Recipe {
             cell: draft.into_cell(),
-            repeats,
+            repeats: self.repeats,
             variant,
             scenario,
             bars,
@@ -485,6 +413,15 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
 const LOOPBACK_MAX: f64 = 0.001;
 /// Messages a second of one row.
 const RATE_MAX: f64 = 700.0;
+
+/// A scenario that lasts as long as the thesis's.
+fn lasting(scenario: Scenario) -> Scenario {
+    let messages = (LASTS * scenario.rate) as usize;
+    Scenario {
+        messages,
+        ..scenario
+    }
+}
 
 /// Scenario 1: three equal members.
 fn one(period: f64) -> Scenario {

@@ -201,12 +201,12 @@ mod tests {
 
     use super::*;
     use crate::cell::{Cell, Measured, Standing};
-    use crate::studies::plan;
+    use crate::studies::plan::{self, Budget};
 
     fn cells(count: u32) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        plan::cell("E9", "thalweg", plan::mqtt(0)).repeats(count, 1, &mut cells);
-        cells
+        let mut plan = plan::Plan::new(Budget::Quick, 1);
+        plan::cell("E9", "thalweg", plan::mqtt(0)).repeats(count, &mut plan);
+        plan.cells
     }
 
     fn nothing() -> Measured {

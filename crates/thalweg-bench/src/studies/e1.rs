@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::group::{Group, delivered_per_s, name, stat};
-use super::plan::{by, cell, mqtt, phases};
+use super::plan::{Plan, cell, mqtt, phases};
 use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Load, Protocol, Row, Standing, Workload};
 use crate::report::stat::{Stat, short};
@@ -49,7 +49,7 @@ const SYSTEMS: [(&str, Protocol); 10] = [
 
 /// The cells of E1a, E1b and E1c.
 pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
-    let mut cells = Vec::new();
+    let mut plan = Plan::new(budget, seed);
     for (system, protocol) in SYSTEMS {
         // CoAP knows neither streams nor flow control: it is asked for latencies, not for floods.
         let floods = protocol != Protocol::Coap;
@@ -72,12 +72,12 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
                 continue;
             }
             if floods {
-                throughput(budget, seed, system, leg, class, &mut cells);
-                ceiling(budget, seed, system, leg, class, &mut cells);
+                throughput(&mut plan, system, leg, class);
+                ceiling(&mut plan, system, leg, class);
             }
             // No statement is about how late our ZeroMQ is.
             if budget != Budget::Quick || !is_own_zeromq(system, protocol) {
-                latency(budget, seed, system, leg, class, &mut cells);
+                latency(&mut plan, system, leg, class);
             }
             // A client that others wrote, beside ours: in hours, how fast it goes.
             let has_others = match budget {
@@ -86,21 +86,21 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
                 Budget::Paper => class.name != "complex",
             };
             if protocol == Protocol::Xmpp && has_others {
-                let mut others = Vec::new();
-                ceiling(budget, seed, system, leg, class, &mut others);
+                let mut others = Plan::new(budget, seed);
+                ceiling(&mut others, system, leg, class);
                 if budget == Budget::Paper {
-                    latency(budget, seed, system, leg, class, &mut others);
+                    latency(&mut others, system, leg, class);
                 }
-                for cell in &mut others {
+                for mut cell in others.cells {
                     cell.driver = Driver::Stock;
                     cell.axes
                         .insert("driver".to_owned(), "stock-client".to_owned());
+                    plan.cells.push(cell);
                 }
-                cells.append(&mut others);
             }
         }
     }
-    cells
+    plan.cells
 }
 
 /// Twenty minutes are for everything: XMPP where its statements want it, CoAP and our ZeroMQ once.
@@ -129,14 +129,8 @@ fn driver(protocol: Protocol) -> Driver {
     }
 }
 
-fn throughput(
-    budget: Budget,
-    seed: u64,
-    system: &str,
-    leg: Leg,
-    class: &Class,
-    cells: &mut Vec<Cell>,
-) {
+fn throughput(plan: &mut Plan, system: &str, leg: Leg, class: &Class) {
+    let budget = plan.budget;
     let is_ours_beside = system == "thalweg" && leg.protocol != Protocol::Mqtt;
     if budget == Budget::Quick && (is_ours_beside || leg.protocol == Protocol::Xmpp) {
         return;
@@ -154,7 +148,7 @@ fn throughput(
         ("multimedia", Budget::Paper) => &[40, 80, 160, 320, 600],
         _ => &[10, 20, 40, 80, 160, 320, 600],
     };
-    let (warmup, measure, repeats) = by(budget, (0.4, 1.6, 1), (0.5, 4.0, 3), (1.0, 300.0, 8));
+    let (warmup, measure, repeats) = plan.by((0.4, 1.6, 1), (0.5, 4.0, 3), (1.0, 300.0, 8));
     // Cameras take pictures so rarely that a few seconds see none; their publishers are quicker by this, and it is told.
     let scale = match (class.name, budget) {
         ("multimedia", Budget::Quick) => 4.0,
@@ -177,22 +171,15 @@ fn throughput(
                 cell.driver = driver(leg.protocol);
                 cell.phases = phases(0.3, warmup, measure, 2.0);
             })
-            .repeats(repeats, seed, cells);
+            .repeats(repeats, plan);
     }
 }
 
-fn ceiling(
-    budget: Budget,
-    seed: u64,
-    system: &str,
-    leg: Leg,
-    class: &Class,
-    cells: &mut Vec<Cell>,
-) {
+fn ceiling(plan: &mut Plan, system: &str, leg: Leg, class: &Class) {
     // S1.1 is about intervals, about small messages, and not about STOMP.
     let has_intervals = class.name == "simple" && leg.protocol != Protocol::Stomp;
     let quick = if has_intervals { 3 } else { 1 };
-    let (warmup, measure, repeats) = by(budget, (0.4, 1.6, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
+    let (warmup, measure, repeats) = plan.by((0.4, 1.6, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
     cell("E1b", system, leg)
         .at("class", class.name)
         .at("pairs", 40)
@@ -203,19 +190,13 @@ fn ceiling(
             // The drain ends when all has come: only a broker that is slow takes so long.
             cell.phases = phases(0.3, warmup, measure, 20.0);
         })
-        .repeats(repeats, seed, cells);
+        .repeats(repeats, plan);
 }
 
-fn latency(
-    budget: Budget,
-    seed: u64,
-    system: &str,
-    leg: Leg,
-    class: &Class,
-    cells: &mut Vec<Cell>,
-) {
+fn latency(plan: &mut Plan, system: &str, leg: Leg, class: &Class) {
+    let budget = plan.budget;
     // The study's day lasts 24 minutes here, in the paper budget.
-    let (measure, repeats) = by(budget, (2.0, 1), (15.0, 3), (1440.0, 8));
+    let (measure, repeats) = plan.by((2.0, 1), (15.0, 3), (1440.0, 8));
     let (publishers, part) = class.calm;
     // 40 nets of 200 nodes send up to 6,960 messages a second; the quick run offers a quarter. It has four times as many
     // images instead: a few seconds see none else.
@@ -239,7 +220,7 @@ fn latency(
             cell.driver = driver(leg.protocol);
             cell.phases = phases(0.3, warmup, measure, 3.0);
         })
-        .repeats(repeats, seed, cells);
+        .repeats(repeats, plan);
 }
 
 impl Class {
@@ -558,7 +539,7 @@ fn is_held_back(row: &Row) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::Plan;
+    use crate::trial;
 
     #[test]
     fn every_class_has_its_sizes_and_its_distances() {
@@ -573,7 +554,7 @@ mod tests {
             cells.iter().find(is_it).expect("it is there")
         };
         let sent = |cell: &Cell| {
-            Plan::of(cell)
+            trial::Plan::of(cell)
                 .expect("a plan")
                 .schedule()
                 .expect("times")

@@ -2,7 +2,7 @@
 
 use super::fragments;
 use super::group::Group;
-use super::plan::{by, cell, coap, lossy, mqtt, phases};
+use super::plan::{Plan, by, cell, coap, lossy, mqtt, phases};
 use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Leg, Protocol};
 use crate::report::stat::{Stat, short};
@@ -30,13 +30,10 @@ pub const RECKONED_CON: [f64; 9] = [
 
 /// The cells of E2a (delay), E2b (bytes) and E2c (sizes). E2a's and E2b's figures come from the same trials: named E2b.
 pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
-    let mut cells = Vec::new();
+    let mut plan = Plan::new(budget, seed);
+    let repeats = plan.by(1, 3, 5);
     let mut wants = |experiment, system: &str, leg: Leg, bytes: u32, loss: f64| {
-        draft(budget, experiment, system, leg, bytes, loss).repeats(
-            by(budget, 1, 3, 5),
-            seed,
-            &mut cells,
-        );
+        draft(budget, experiment, system, leg, bytes, loss).repeats(repeats, &mut plan);
     };
     let ways = [mqtt(0), mqtt(1), mqtt(2), coap(true), coap(false)];
     for loss in LOSSES {
@@ -86,15 +83,13 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
             let quick = draft(budget, "E2a", "thalweg", leg, 60, loss)
                 .at("rate", "10/s")
                 .open(10.0, 1);
-            quick.repeats(by(budget, 1, 3, 5), seed, &mut cells);
+            quick.repeats(repeats, &mut plan);
         }
         // A broker whose notifications wait for 2 s as RFC 7252 says, not as long as round trips suggest.
         let patient = draft(budget, "E2a", "thalweg", coap(true), 60, loss).at("timer", "rfc7252");
-        patient
-            .with(unadapted)
-            .repeats(by(budget, 1, 3, 5), seed, &mut cells);
+        patient.with(unadapted).repeats(repeats, &mut plan);
     }
-    cells
+    plan.cells
 }
 
 fn draft(

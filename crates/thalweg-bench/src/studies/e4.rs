@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::group::{Group, client, name};
-use super::plan::{by, cell, mqtt, phases};
+use super::plan::{Plan, by, cell, mqtt, phases};
 use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
 use crate::report::stat::{Stat, short};
@@ -30,7 +30,7 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
         &[50, 100, 250, 500, 1000],
         &[50, 100, 250, 500, 1000],
     );
-    let mut cells = Vec::new();
+    let mut plan = Plan::new(budget, seed);
     for system in ["thalweg", "rabbitmq"] {
         // RabbitMQ takes ten seconds of a processor to start: in a quick run, the ends only.
         let is_slow = system == "rabbitmq" && budget == Budget::Quick;
@@ -47,47 +47,40 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
                 {
                     let interval = by(budget, 20, 100, 250);
                     loops(
-                        budget,
-                        seed,
+                        &mut plan,
                         "E4a",
                         (system, protocol, driver),
                         *size,
                         interval,
-                        &mut cells,
                     );
                 }
             }
             if system == "thalweg" || budget != Budget::Quick {
                 for interval in intervals {
                     loops(
-                        budget,
-                        seed,
+                        &mut plan,
                         "E4b",
                         (system, protocol, Driver::Common),
                         1000,
                         *interval,
-                        &mut cells,
                     );
                 }
             }
         }
     }
-    cells
+    plan.cells
 }
 
 fn loops(
-    budget: Budget,
-    seed: u64,
+    plan: &mut Plan,
     experiment: &str,
     (system, protocol, driver): (&str, Protocol, Driver),
     size: u32,
     interval_ms: u64,
-    cells: &mut Vec<Cell>,
 ) {
     // The study: 30 times 10 blocks of 10 messages.
     let is_ours = system == "thalweg";
-    let (messages, repeats) = by(
-        budget,
+    let (messages, repeats) = plan.by(
         (100, if is_ours { 3 } else { 2 }),
         (100, if is_ours { 5 } else { 3 }),
         (300, 10),
@@ -102,7 +95,7 @@ fn loops(
         _ => Leg::of(protocol, 1),
     };
     let measure =
-        (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, by(budget, 8.0, 60.0, 300.0));
+        (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, plan.by(8.0, 60.0, 300.0));
     cell(experiment, system, leg)
         .at("driver", client(driver).replace(' ', "-"))
         .at("payload", size)
@@ -115,9 +108,9 @@ fn loops(
             };
             cell.driver = driver;
             cell.link = LAN;
-            cell.phases = phases(by(budget, 0.5, 2.0, 5.0), 0.3, measure, 3.0);
+            cell.phases = phases(plan.by(0.5, 2.0, 5.0), 0.3, measure, 3.0);
         })
-        .repeats(repeats, seed, cells);
+        .repeats(repeats, plan);
 }
 
 /// What became of S4.1 to S4.4.

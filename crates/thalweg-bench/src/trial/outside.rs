@@ -335,11 +335,8 @@ mod tests {
     #[test]
     fn what_is_due_while_a_thread_is_held_back_is_not_the_generators_fault() {
         const MS: u64 = 1_000_000;
-        let mut cells = Vec::new();
-        cell("E9", "zmq-peers", Leg::of(crate::cell::Protocol::Zmtp, 0))
-            .open(100.0, 1)
-            .repeats(1, 1, &mut cells);
-        let plan = Plan::of(&cells.remove(0)).expect("a plan");
+        let cell = cell("E9", "zmq-peers", Leg::of(crate::cell::Protocol::Zmtp, 0)).open(100.0, 1);
+        let plan = Plan::of(&cell.into_cell()).expect("a plan");
         let times = Times {
             begin: SECOND,
             measure: SECOND,

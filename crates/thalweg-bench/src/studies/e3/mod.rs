@@ -9,7 +9,7 @@ pub use statements::shapes;
 
 use std::collections::BTreeMap;
 
-use super::plan::{by, cell, mqtt, phases};
+use super::plan::{Plan, cell, mqtt, phases};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Workload};
 use crate::studies::plan::{Budget, Draft};
 
@@ -54,7 +54,7 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
             64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536,
         ],
     };
-    let mut cells = Vec::new();
+    let mut plan = Plan::new(budget, seed);
     for (system, leg) in &systems {
         // A short run shows that samples pass through the bridge, and how many.
         let is_bridge = (*system, leg.protocol) == (OURS, Protocol::Dds);
@@ -73,14 +73,13 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
                 if budget == Budget::Quick && fan_out == 7 && (*size == 2048 || leg.window == 1) {
                     continue;
                 }
-                flood(budget, seed, system, *leg, *size, fan_out, &mut cells);
+                flood(&mut plan, system, *leg, *size, fan_out);
             }
             if budget != Budget::Quick || !is_bridge {
-                periodic(budget, seed, system, *leg, *size, &mut cells);
+                periodic(&mut plan, system, *leg, *size);
             }
         }
-        for size in by(
-            budget,
+        for size in plan.by(
             &[64, 32_768][..],
             &[64, 512, 2048, 32_768],
             &[64, 512, 1024, 2048, 16_384, 32_768],
@@ -88,21 +87,21 @@ pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
             if is_bridge && (budget == Budget::Quick || (budget != Budget::Paper && few(size))) {
                 continue;
             }
-            sporadic(budget, seed, system, *leg, *size, &mut cells);
+            sporadic(&mut plan, system, *leg, *size);
         }
     }
-    policies(budget, seed, &mut cells);
-    multicasts(budget, seed, &mut cells);
-    paced(budget, seed, &mut cells);
-    lifespans(budget, seed, &mut cells);
-    rates(budget, seed, &mut cells);
-    priorities(budget, seed, &mut cells);
-    cells
+    policies(&mut plan);
+    multicasts(&mut plan);
+    paced(&mut plan);
+    lifespans(&mut plan);
+    rates(&mut plan);
+    priorities(&mut plan);
+    plan.cells
 }
 
 /// A policy of E3d: by the common client, in as much time as floods of the study have.
-fn e3d(budget: Budget, system: &str, leg: Leg, policy: &str, fan_out: u32) -> Draft {
-    let (warmup, measure) = by(budget, (0.5, 1.5), (0.5, 4.0), (1.0, 90.0));
+fn e3d(plan: &Plan, system: &str, leg: Leg, policy: &str, fan_out: u32) -> Draft {
+    let (warmup, measure) = plan.by((0.5, 1.5), (0.5, 4.0), (1.0, 90.0));
     cell("E3d", system, leg)
         .at("policy", policy)
         .at("topology", format!("1-{fan_out}"))
@@ -128,16 +127,8 @@ fn driver(leg: Leg) -> Driver {
     }
 }
 
-fn flood(
-    budget: Budget,
-    seed: u64,
-    system: &str,
-    leg: Leg,
-    size: u32,
-    fan_out: u32,
-    cells: &mut Vec<Cell>,
-) {
-    let (warmup, measure, repeats) = by(budget, (0.5, 1.5, 1), (0.5, 4.0, 3), (1.0, 90.0, 5));
+fn flood(plan: &mut Plan, system: &str, leg: Leg, size: u32, fan_out: u32) {
+    let (warmup, measure, repeats) = plan.by((0.5, 1.5, 1), (0.5, 4.0, 3), (1.0, 90.0, 5));
     let draft = cell("E3a", system, leg)
         .at("topology", format!("1-{fan_out}"))
         .payload(size)
@@ -155,25 +146,24 @@ fn flood(
             cell.driver = driver(leg);
             cell.phases = phases(0.3, warmup, measure, 3.0);
         });
-    draft.repeats(repeats, seed, cells);
+    draft.repeats(repeats, plan);
 }
 
-fn periodic(budget: Budget, seed: u64, system: &str, leg: Leg, size: u32, cells: &mut Vec<Cell>) {
+fn periodic(plan: &mut Plan, system: &str, leg: Leg, size: u32) {
     if ![64, 2048, 16_384, 32_768].contains(&size)
         || (leg.protocol == Protocol::Mqtt && leg.qos == 2)
     {
         return;
     }
-    if budget == Budget::Quick && size == 2048 {
+    if plan.budget == Budget::Quick && size == 2048 {
         return;
     }
-    let rates: &[u32] = by(
-        budget,
+    let rates: &[u32] = plan.by(
         &[200, 600],
         &[200, 400, 600, 1000],
         &[200, 400, 600, 800, 1000],
     );
-    let (measure, repeats) = by(budget, (1.5, 1), (4.0, 2), (90.0, 5));
+    let (measure, repeats) = plan.by((1.5, 1), (4.0, 2), (90.0, 5));
     for rate in rates {
         cell("E3b", system, leg)
             .at("rate", format!("{rate}/s"))
@@ -184,19 +174,18 @@ fn periodic(budget: Budget, seed: u64, system: &str, leg: Leg, size: u32, cells:
                 cell.driver = driver(leg);
                 cell.phases = phases(0.3, 0.5, measure, 3.0);
             })
-            .repeats(repeats, seed, cells);
+            .repeats(repeats, plan);
     }
 }
 
 /// E3c: 25 Mbit/s of one flow, and beside it for some time messages of 2 MiB, together more than the link carries.
-fn sporadic(budget: Budget, seed: u64, system: &str, leg: Leg, size: u32, cells: &mut Vec<Cell>) {
+fn sporadic(plan: &mut Plan, system: &str, leg: Leg, size: u32) {
     if leg.window == 1 {
         // A closed loop has no rate that a neighbour could disturb.
         return;
     }
     // A ninth of the time, as in the study, would be three messages of a quick run: there it is a third.
-    let (measure, from, lasts, repeats) = by(
-        budget,
+    let (measure, from, lasts, repeats) = plan.by(
         (4.5, 1.0, 1.5, 1),
         (18.0, 6.0, 2.0, 2),
         (90.0, 30.0, 10.0, 5),
@@ -223,7 +212,7 @@ fn sporadic(budget: Budget, seed: u64, system: &str, leg: Leg, size: u32, cells:
             };
             cell.phases = phases(0.3, 0.5, measure, 5.0);
         })
-        .repeats(repeats, seed, cells);
+        .repeats(repeats, plan);
 }
 
 /// Of the periodic flow.
@@ -234,10 +223,9 @@ const STEADY_RATE_MAX: f64 = 2000.0;
 const BURST_RATE: f64 = 5.0;
 
 /// E3d: policies of DDS, as far as Cyclone has them, on one Ethernet: a router would stop multicasts.
-fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
-    let repeats = by(budget, 1, 3, 5);
-    let all: [&[u32]; 2] = by(
-        budget,
+fn policies(plan: &mut Plan) {
+    let repeats = plan.by(1, 3, 5);
+    let all: [&[u32]; 2] = plan.by(
         [&[64, 8192], &[64, 32_768]],
         [
             &[64, 256, 512, 1024, 4096, 32_768],
@@ -251,12 +239,12 @@ fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
     for (policy, settings, topologies) in POLICIES {
         for (fan_out, sizes) in [1, 7].into_iter().zip(all) {
             let is_quick = topologies.contains(&fan_out);
-            if !is_quick && (budget == Budget::Quick || policy.starts_with(MULTICAST)) {
+            if !is_quick && (plan.budget == Budget::Quick || policy.starts_with(MULTICAST)) {
                 // One subscriber is reached by unicast all the same.
                 continue;
             }
             for size in sizes {
-                e3d(budget, CYCLONE, Leg::of(Protocol::Dds, 1), policy, fan_out)
+                e3d(plan, CYCLONE, Leg::of(Protocol::Dds, 1), policy, fan_out)
                     .payload(*size)
                     .with(|cell| {
                         cell.load = Load::Flood { flows: 1 };
@@ -264,7 +252,7 @@ fn policies(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                         cell.link.bridged = true;
                         cell.driver = Driver::Stock;
                     })
-                    .repeats(repeats, seed, cells);
+                    .repeats(repeats, plan);
             }
         }
     }
@@ -294,17 +282,17 @@ const POLICIES: [Policy; 5] = [
 
 /// E3d with seven of our clients on one Ethernet, by a multicast group of our broker and by a copy for each. Their publisher does
 /// not wait for confirmations: it is as far ahead of them as any flood.
-fn multicasts(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
-    let all: &[u32] = by(
-        budget,
+fn multicasts(plan: &mut Plan) {
+    let is_paper = plan.budget == Budget::Paper;
+    let all: &[u32] = plan.by(
         &[64, 1024, 32_768],
         &[64, 512, 1024, 32_768],
         &[64, 128, 256, 512, 1024, 2048, 4096, 8192, 32_768],
     );
     for (policy, [is_multicast, is_repaired, turbo], quick) in GROUPS {
-        let is_asked = |size: &&u32| budget == Budget::Paper || quick.is_none_or(|it| it == **size);
+        let is_asked = |size: &&u32| is_paper || quick.is_none_or(|it| it == **size);
         for size in all.iter().filter(is_asked) {
-            e3d(budget, OURS, mqtt(0), policy, 7)
+            e3d(plan, OURS, mqtt(0), policy, 7)
                 .payload(*size)
                 .with(|cell| {
                     cell.load = Load::Flood { flows: 1 };
@@ -313,7 +301,7 @@ fn multicasts(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                     cell.extras.turbo = turbo;
                     cell.subscribe.qos = u8::from(is_repaired);
                 })
-                .repeats(by(budget, 1, 3, 5), seed, cells);
+                .repeats(plan.by(1, 3, 5), plan);
         }
     }
 }
@@ -330,23 +318,22 @@ const GROUPS: [Reception; 4] = [
 
 /// E3d with our client: how it paces what is confirmed, over the link of the study and a round trip of 2 ms, where a batch saves
 /// what loopback does not have. So much is under way that what is not throttled waits in queues.
-fn paced(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
-    let repeats = by(budget, 1, 3, 5);
+fn paced(plan: &mut Plan) {
+    let repeats = plan.by(1, 3, 5);
     let leg = Leg {
         window: 4096,
         ..mqtt(1)
     };
     for (policy, turbo, throttle) in PACES {
-        if budget != Budget::Paper && turbo && throttle {
+        if plan.budget != Budget::Paper && turbo && throttle {
             continue;
         }
-        for size in by(
-            budget,
+        for size in plan.by(
             &[64][..],
             &[64, 512, 4096],
             &[64, 256, 512, 1024, 4096, 32_768],
         ) {
-            e3d(budget, OURS, leg, policy, 1)
+            e3d(plan, OURS, leg, policy, 1)
                 .payload(*size)
                 .with(|cell| {
                     cell.load = Load::Flood { flows: 1 };
@@ -354,14 +341,14 @@ fn paced(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                     (cell.extras.turbo, cell.extras.throttle) = (turbo, throttle);
                     cell.phases.drain_ns = 5_000_000_000;
                 })
-                .repeats(repeats, seed, cells);
+                .repeats(repeats, plan);
         }
     }
 }
 
 /// Seven subscribers are to get four times what their link carries, so that messages wait in the broker: for ever, or at most for
 /// their lifespan.
-fn lifespans(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+fn lifespans(plan: &mut Plan) {
     // Its publisher is to be as quick as those of others.
     let unpaced = &[
         ("queue.publisher_pace_max", "0s"),
@@ -376,7 +363,7 @@ fn lifespans(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
             window: 4096,
             ..mqtt(1)
         };
-        e3d(budget, system, leg, policy, 7)
+        e3d(plan, system, leg, policy, 7)
             .payload(8192)
             .open(830.0, 1)
             .with(|cell| {
@@ -386,16 +373,16 @@ fn lifespans(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                 cell.phases.measure_ns = cell.phases.measure_ns.max(4_000_000_000);
                 cell.phases.drain_ns = 2_000_000_000;
             })
-            .repeats(by(budget, 1, 3, 5), seed, cells);
+            .repeats(plan.by(1, 3, 5), plan);
     }
 }
 
 /// A subscriber is offered four times what it may be sent.
-fn rates(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+fn rates(plan: &mut Plan) {
     let limit = format!(
         "[{{filter=\"lab/#\",rate=\"{RATE_MAX}/s\",rate_per=\"subscriber\",rate_burst=\"100ms\",rate_exceed=\"drop\"}}]"
     );
-    e3d(budget, OURS, mqtt(1), RATE, 1)
+    e3d(plan, OURS, mqtt(1), RATE, 1)
         .payload(64)
         .open(f64::from(4 * RATE_MAX), 1)
         .with(|cell| {
@@ -403,13 +390,13 @@ fn rates(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
             cell.phases.measure_ns = cell.phases.measure_ns.max(4_000_000_000);
             cell.phases.drain_ns = 200_000_000;
         })
-        .repeats(by(budget, 1, 3, 5), seed, cells);
+        .repeats(plan.by(1, 3, 5), plan);
 }
 
 /// E3c in one connection of each of two subscribers: together they are to get more than their link carries, and the
 /// publishers' link has room. Each message of 64 B has priority 9, or the same as those beside it, and what is under way may be
 /// bounded. Or the messages of 64 B have connections of their own, of a class that both links let go first.
-fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
+fn priorities(plan: &mut Plan) {
     let by_topic = "[{filter=\"lab/0\",priority_min=9},{filter=\"lab/1\",priority_min=4}]";
     for (burst_bytes, burst_rate) in [(8192, 900.0), (2 << 20, 3.6)] {
         let bounded = ("listeners.mqtt.send_buffer", "32KiB");
@@ -420,7 +407,7 @@ fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
             (CLASSED, &[("policy", by_topic)]),
         ] {
             let has_class = policy == CLASSED;
-            e3d(budget, OURS, mqtt(1), policy, 2)
+            e3d(plan, OURS, mqtt(1), policy, 2)
                 .payload(64)
                 .at("beside", format!("{burst_bytes}B"))
                 .open(1000.0, 2)
@@ -438,7 +425,7 @@ fn priorities(budget: Budget, seed: u64, cells: &mut Vec<Cell>) {
                     cell.publish.window = 1000;
                     cell.phases = phases(0.3, 0.5, 3.0, 5.0);
                 })
-                .repeats(by(budget, 1, 3, 5), seed, cells);
+                .repeats(plan.by(1, 3, 5), plan);
         }
     }
 }
