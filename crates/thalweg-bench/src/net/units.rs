@@ -61,9 +61,7 @@ pub fn span(text: &str) -> Result<Duration, String> {
     ];
     let seconds = match text {
         "0" => Some(0.0),
-        _ => units.iter().find_map(|(unit, factor)| {
-            Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor)
-        }),
+        _ => in_units(text, &units),
     };
     match seconds {
         Some(seconds) if (0.0..=86_400.0).contains(&seconds) => {
@@ -77,46 +75,48 @@ pub fn span(text: &str) -> Result<Duration, String> {
 
 /// Reads a rate of a link in bits a second: `100mbit`, `64kbit`, `1gbit`. At least 1 kbit.
 pub fn rate(text: &str) -> Result<u64, String> {
-    let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
-    let bits = units.iter().find_map(|(unit, factor)| {
-        Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * factor)
-    });
+    let bits = in_units(text, &[("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)]);
     match bits {
         Some(bits) if (1e3..=1e11).contains(&bits) => Ok(bits.round() as u64),
         _ => Err(format!("{text}: a rate is a number and kbit, mbit or gbit")),
     }
 }
 
-/// Reads a size in bytes: `60B`, `2000`, `4kB` (1,000 bytes). At most 16 MB.
+/// Reads a size in bytes: `60B`, `2000`, `4kB` (1,000 bytes), `4KiB` (1,024). At most 16 MiB.
 pub fn size(text: &str) -> Result<usize, String> {
-    let number = |text: &str, factor: f64| {
-        text.trim()
-            .parse::<f64>()
-            .ok()
-            .map(|number| number * factor)
-    };
-    let bytes = match (text.strip_suffix("kB"), text.strip_suffix('B')) {
-        (Some(kilo), _) => number(kilo, 1e3),
-        (None, Some(bytes)) => number(bytes, 1.0),
-        (None, None) => number(text, 1.0),
-    };
-    match bytes {
-        Some(bytes) if (0.0..=16e6).contains(&bytes) => Ok(bytes.round() as usize),
+    let units = [
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("B", 1.0),
+        ("", 1.0),
+    ];
+    match in_units(text, &units) {
+        Some(bytes) if (0.0..=16_777_216.0).contains(&bytes) => Ok(bytes.round() as usize),
         _ => Err(format!(
-            "{text}: a size is a number and B or kB, at most 16000kB"
+            "{text}: a size is a number and B, kB (1000 B), KiB (1024 B), MB or MiB, at most 16MiB"
         )),
     }
 }
 
-/// Reads messages a second: `5/s`, `0.5/s`.
+/// Reads messages a second: `5/s`, `0.5/s`, `6/min`.
 pub fn frequency(text: &str) -> Result<f64, String> {
-    match text
-        .strip_suffix("/s")
-        .map(|number| number.trim().parse::<f64>())
-    {
-        Some(Ok(rate)) if rate > 0.0 && rate <= 1e6 => Ok(rate),
-        _ => Err(format!("{text}: a rate of messages is a number and /s")),
+    let units = [("/s", 1.0), ("/min", 1.0 / 60.0), ("/h", 1.0 / 3600.0)];
+    match in_units(text, &units) {
+        Some(rate) if rate > 0.0 && rate <= 1e6 => Ok(rate),
+        _ => Err(format!(
+            "{text}: a rate of messages is a number and /s, /min or /h"
+        )),
     }
+}
+
+/// A number with one of these units behind it, times what the unit stands for.
+fn in_units(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    units.iter().find_map(|(unit, factor)| {
+        let number = text.strip_suffix(unit)?.trim();
+        Some(number.parse::<f64>().ok()? * factor)
+    })
 }
 
 /// Everything that is lost.
@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(rate("100mbit"), Ok(100_000_000));
         assert_eq!(size("60B"), Ok(60));
         assert_eq!(size("2kB"), Ok(2000));
-        assert_eq!(frequency("0.5/s"), Ok(0.5));
+        assert_eq!(size("4KiB"), Ok(4096));
+        assert_eq!((frequency("0.5/s"), frequency("6/min")), (Ok(0.5), Ok(0.1)));
     }
 
     #[test]
@@ -150,11 +151,9 @@ mod tests {
         for wrong in ["50", "ms", "-1s", "25h", "infs"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
-        assert!(
-            rate("10").is_err()
-                && size("60b").is_err()
-                && frequency("0/s").is_err()
-                && frequency("5").is_err()
-        );
+        assert!(rate("10").is_err() && size("60b").is_err() && size("17MiB").is_err());
+        for wrong in ["5", "0/s", "-1/s", "x/s", "1/d", "inf/s"] {
+            assert!(frequency(wrong).is_err(), "{wrong}");
+        }
     }
 }

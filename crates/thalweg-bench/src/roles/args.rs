@@ -123,7 +123,7 @@ pub struct RelayArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PaceArgs {
     /// Messages a second of each flow, such as 100/s, by a schedule that does not move. Default: 1/s
-    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with_all = ["flood", "closed"])]
+    #[arg(long, value_name = "RATE", value_parser = units::frequency, conflicts_with_all = ["flood", "closed"])]
     pub rate: Option<f64>,
     /// How they follow each other
     #[arg(long, value_enum, default_value = "periodic")]
@@ -276,22 +276,6 @@ fn address(url: &BrokerUrl) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{} has no address", url.host))
 }
 
-/// Reads `100/s`, `0.05/s`, `6/min`.
-fn rate(text: &str) -> Result<f64, String> {
-    let wrong = || format!("{text}: a rate is such as 100/s or 6/min");
-    let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
-    let seconds = match unit {
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    match number.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number / seconds),
-        _ => Err(wrong()),
-    }
-}
-
 fn mqtt_version(text: &str) -> Result<u8, String> {
     match text {
         "3" | "3.1.1" | "4" => Ok(3),
@@ -308,16 +292,6 @@ const DRAIN: u64 = 5_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_have_units() {
-        assert_eq!((rate("100/s"), rate("6/min")), (Ok(100.0), Ok(0.1)));
-        assert!(
-            ["100", "0/s", "-1/s", "x/s", "1/d", "inf/s"]
-                .iter()
-                .all(|text| rate(text).is_err())
-        );
-    }
 
     #[test]
     fn what_cannot_be_measured_is_refused() {

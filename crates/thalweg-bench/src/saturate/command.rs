@@ -12,10 +12,11 @@ use super::{Found, Goal, Search, Shown, Step, cell_at, is_lower_bound, name_of, 
 use crate::cell::{Cell, Load, Row};
 use crate::command::Outcome;
 use crate::net::nest;
+use crate::net::units::frequency;
 use crate::results::{self, Writer};
 use crate::runner::{Trial, stopper};
 use crate::scenario::command::{Changes, ResultArgs};
-use crate::scenario::{frequency, part, time};
+use crate::scenario::{part, time};
 use crate::{paper, trial};
 
 /// `thalweg bench saturate …`

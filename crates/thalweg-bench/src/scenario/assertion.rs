@@ -13,8 +13,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::values::{bits, bytes, frequency, part, time};
+use super::values::{bytes, part, time};
 use crate::cell::{Cell, Load, Protocol, Row, Standing, Workload, word};
+use crate::net::units;
 use crate::results::metric::{METRICS, Metric, Unit, metric};
 use crate::scenario::section::nearest;
 use crate::stats::median;
@@ -333,8 +334,8 @@ fn quantity(text: &str) -> Option<f64> {
     let read = [
         part(text).ok(),
         time(text).ok().map(|nanos| nanos as f64),
-        frequency(text).ok(),
-        bits(text).ok().map(|bits| bits as f64),
+        units::frequency(text).ok(),
+        units::rate(text).ok().map(|bits| bits as f64),
         bytes(text).ok().map(f64::from),
         text.parse().ok(),
     ];
@@ -350,7 +351,7 @@ fn constant(text: &str, unit: Unit) -> Result<f64, String> {
         Unit::Bytes => bytes(text).map(f64::from),
         Unit::Kibibytes => Ok(f64::from(bytes(text)?) / 1024.0),
         Unit::PerSecond if text.trim_start_matches('0') == "/s" => Ok(0.0),
-        Unit::PerSecond => frequency(text),
+        Unit::PerSecond => units::frequency(text),
         Unit::Count | Unit::Number => text
             .parse()
             .map_err(|_| format!("{text}: a bare number is expected")),

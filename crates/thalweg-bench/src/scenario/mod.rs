@@ -24,7 +24,7 @@ use std::fs;
 use std::path::Path;
 
 pub use assertion::{Assertion, Judged};
-pub use values::{bytes, frequency, one_of, part, time};
+pub use values::{bytes, one_of, part, time};
 
 use crate::cell::{Cell, Load, Workload};
 use crate::sim::random::Random;

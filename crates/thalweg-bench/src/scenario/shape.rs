@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::section::Section;
 use super::tree::Node;
 use super::values::{
-    bits, bytes, chosen, core, count, factor, frequency, one_of, part, seed, some, switch, time,
-    word,
+    bytes, chosen, core, count, factor, one_of, part, seed, some, switch, time, word,
 };
 use crate::cell::{
     self, CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol,
     Workload,
 };
 use crate::drivers::api::carried;
+use crate::net::units;
 use crate::roles::args::Following;
 
 /// What is of the scenario and not of a point.
@@ -225,7 +225,7 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
         loss: link.or("loss", 0.0, part)?,
         delay_ns: link.or("delay", 0, time)?,
         jitter_ns: link.or("jitter", 0, time)?,
-        rate: link.maybe("rate", bits)?,
+        rate: link.maybe("rate", units::rate)?,
         reorder: link.or("reorder", 0.0, part)?,
         duplicate: link.or("duplicate", 0.0, part)?,
         engine: link.or("loss_engine", Engine::Auto, chosen)?,
@@ -347,41 +347,21 @@ fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String
     })?;
     let flows = section.or("flows", 1, some)?;
     let fan_out = section.or("fan_out", 1, some)?;
-    let rate = section.maybe("rate", frequency)?;
+    let rate = section.maybe("rate", units::frequency)?;
     let arrivals = section.maybe("arrivals", chosen::<Following>)?;
     let (think, speed) = (
         section.maybe("think", time)?,
         section.maybe("speed", factor)?,
     );
     let rate_scale = section.maybe("rate_scale", factor)?;
-    let strange = match model {
-        Model::Open => [
-            ("think", think.is_some()),
-            ("speed", speed.is_some()),
-            ("", false),
-        ],
-        Model::Closed => [
-            ("rate", rate.is_some()),
-            ("arrivals", arrivals.is_some()),
-            ("speed", speed.is_some()),
-        ],
-        Model::Replay => [
-            ("rate", rate.is_some()),
-            ("arrivals", arrivals.is_some()),
-            ("think", think.is_some()),
-        ],
-        Model::Flood => [
-            ("rate", rate.is_some()),
-            ("arrivals", arrivals.is_some()),
-            ("think", think.is_some()),
-        ],
-    };
-    let is_scaled = rate_scale.is_some() && !matches!(model, Model::Replay);
-    if let Some((key, _)) = strange
-        .iter()
-        .chain([&("rate_scale", is_scaled)])
-        .find(|(_, is_there)| *is_there)
-    {
+    let asked = [
+        ("rate", rate.is_some(), Model::Open),
+        ("arrivals", arrivals.is_some(), Model::Open),
+        ("think", think.is_some(), Model::Closed),
+        ("speed", speed.is_some(), Model::Replay),
+        ("rate_scale", rate_scale.is_some(), Model::Replay),
+    ];
+    if let Some((key, ..)) = asked.iter().find(|(_, asked, of)| *asked && *of != model) {
         return Err(format!("load.{key}: this model has none"));
     }
     let load = match model {
@@ -433,7 +413,7 @@ enum Class {
     Study(&'static str),
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Model {
     Open,
     Closed,

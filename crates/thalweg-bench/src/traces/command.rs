@@ -41,7 +41,7 @@ pub struct GenArgs {
     #[arg(long, value_name = "FORM", value_enum)]
     pub form: Option<Form>,
     /// Messages of a source: periodic, burst
-    #[arg(long, value_name = "RATE", value_parser = scenario::frequency)]
+    #[arg(long, value_name = "RATE", value_parser = crate::net::units::frequency)]
     pub rate: Option<f64>,
     /// Size of a message: periodic, burst, json
     #[arg(long, value_name = "SIZE", value_parser = scenario::bytes)]
