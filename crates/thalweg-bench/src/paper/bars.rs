@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::axis::{Axis, shown};
 use super::chart::{
-    CUT, FOOT, LEFT, LOOKS, RIGHT, TOP, WIDTH, escaped, field, framed, key, names_of_axes,
-    small_width,
+    CUT, FOOT, LEFT, LOOKS, RIGHT, TOP, WIDTH, framed, key, names_of_axes, rows, small_width,
 };
+use crate::report::document::escaped;
+use crate::results::quoted;
 
 /// A chart of bars.
 #[derive(Clone, Debug)]
@@ -30,6 +31,25 @@ pub struct Bars {
 const PLOT: f64 = 220.0;
 
 impl Bars {
+    /// Parts one above the other.
+    pub fn of(
+        title: impl Into<String>,
+        x: &str,
+        y: Axis,
+        parts: &[&str],
+        bars: Vec<(String, Vec<f64>, Option<f64>)>,
+    ) -> Bars {
+        Bars {
+            title: title.into(),
+            x: x.to_owned(),
+            y,
+            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+            bars,
+            abreast: false,
+            halves: Vec::new(),
+        }
+    }
+
     /// Nothing if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
         if self.bars.is_empty() {
@@ -75,17 +95,7 @@ impl Bars {
         let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT);
         let to_y = |value: f64| y.place(value, bottom, TOP);
         let mut body = String::new();
-        for value in &y.major {
-            let at = to_y(*value);
-            let _ = write!(
-                body,
-                "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" \
-                 text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                at + 4.5,
-                shown(*value)
-            );
-        }
+        rows(&mut body, &y, PLOT);
         let room = (right - LEFT) / self.bars.len().max(1) as f64;
         // Names that do not fit beside each other are cut into lines; if that does not do, they stand on end.
         let names: Vec<Vec<&str>> = self
@@ -226,8 +236,8 @@ impl Bars {
     pub fn csv(&self) -> String {
         let mut text = format!(
             "{},part,{},half_interval\n",
-            field(&self.x),
-            field(&self.y.label)
+            quoted(&self.x),
+            quoted(&self.y.label)
         );
         for (bar, (name, parts, half)) in self.bars.iter().enumerate() {
             for (at, value) in parts.iter().enumerate() {
@@ -239,7 +249,7 @@ impl Bars {
                     .copied()
                     .or(half.filter(|_| at + 1 == parts.len()));
                 let half = half.map_or(String::new(), |half| half.to_string());
-                let _ = writeln!(text, "{},{},{value},{half}", field(name), field(part));
+                let _ = writeln!(text, "{},{},{value},{half}", quoted(name), quoted(part));
             }
         }
         text
@@ -293,18 +303,16 @@ mod tests {
 
     #[test]
     fn bars_are_drawn_and_told() {
-        let bars = Bars {
-            title: "bytes by cause".to_owned(),
-            x: "loss".to_owned(),
-            y: Axis::linear("B"),
-            parts: ["payload", "headers"].map(str::to_owned).to_vec(),
-            bars: vec![
+        let bars = Bars::of(
+            "bytes by cause",
+            "loss",
+            Axis::linear("B"),
+            &["payload", "headers"],
+            vec![
                 ("0 %".to_owned(), vec![60.0, 494.0], Some(f64::NAN)),
                 ("5 %".to_owned(), vec![60.0, 520.0], None),
             ],
-            abreast: false,
-            halves: Vec::new(),
-        };
+        );
         let svg = bars.svg().expect("there is something");
         assert_eq!(
             svg.matches("class=\"bar").count(),

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::axis::{Axis, Ticks, shown};
+use crate::report::document::escaped;
+use crate::results::quoted;
 
 /// A chart of lines or dots.
 #[derive(Clone, Debug)]
@@ -218,8 +220,8 @@ impl Chart {
     pub fn csv(&self) -> String {
         let mut text = format!(
             "series,{},{},low,high\n",
-            field(&self.x.label),
-            field(&self.y.label)
+            quoted(&self.x.label),
+            quoted(&self.y.label)
         );
         for series in &self.series {
             for point in series.points.iter().filter(|point| self.shows(point)) {
@@ -231,7 +233,7 @@ impl Chart {
                 let _ = writeln!(
                     text,
                     "{},{},{},{low},{high}",
-                    field(&series.name),
+                    quoted(&series.name),
                     point.x,
                     point.y
                 );
@@ -309,17 +311,8 @@ pub(super) fn grid(
     (y, y_axis): (&Ticks, &Axis),
     plot: f64,
 ) {
-    let (right, bottom) = (WIDTH - RIGHT, TOP + plot);
-    for value in &y.major {
-        let at = y.place(*value, bottom, TOP);
-        let _ = write!(
-            body,
-            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.5,
-            shown(*value)
-        );
-    }
+    let bottom = TOP + plot;
+    rows(body, y, plot);
     for value in &x.major {
         let (at, words) = (to_x(*value), shown(*value));
         let _ = write!(
@@ -331,6 +324,21 @@ pub(super) fn grid(
         );
     }
     names_of_axes(body, (&x_axis.label, bottom + 35.0), &y_axis.label, plot);
+}
+
+/// Lines and numbers of a y axis.
+pub(super) fn rows(body: &mut String, y: &Ticks, plot: f64) {
+    let (right, bottom) = (WIDTH - RIGHT, TOP + plot);
+    for value in &y.major {
+        let at = y.place(*value, bottom, TOP);
+        let _ = write!(
+            body,
+            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            at + 4.5,
+            shown(*value)
+        );
+    }
 }
 
 /// The curves of a table that [`Chart::csv`] has written.
@@ -482,22 +490,6 @@ pub(super) fn width(words: &str) -> f64 {
 /// The same of small ones.
 pub(super) fn small_width(words: &str) -> f64 {
     width(words) * 0.92
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
-
-/// A field of a table of comma-separated values.
-pub(super) fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 /// What the drawings of this module want of the page's style. Colours are Okabe and Ito's, darker or lighter where they

@@ -47,6 +47,18 @@ impl Drawing {
     }
 }
 
+impl From<Chart> for Drawing {
+    fn from(chart: Chart) -> Drawing {
+        Drawing::Chart(chart)
+    }
+}
+
+impl From<Bars> for Drawing {
+    fn from(bars: Bars) -> Drawing {
+        Drawing::Bars(bars)
+    }
+}
+
 /// All drawings of a folder.
 pub fn all(input: &Input) -> Vec<Figure> {
     let mut figures = Vec::new();
@@ -118,20 +130,25 @@ pub(super) fn series<'g>(
     by_name.into_iter().map(line).collect()
 }
 
+/// Adds a drawing, if there is something to draw.
 pub(super) fn push(
     figures: &mut Vec<Figure>,
     file: &str,
-    chart: Chart,
+    drawing: impl Into<Drawing>,
     caption: impl Into<String>,
     like: &str,
 ) {
-    if chart.series.iter().any(|series| !series.points.is_empty()) {
-        let (caption, like) = (caption.into(), like.to_owned());
+    let drawing = drawing.into();
+    let is_there = match &drawing {
+        Drawing::Chart(chart) => chart.series.iter().any(|it| !it.points.is_empty()),
+        Drawing::Bars(bars) => bars.svg().is_some(),
+    };
+    if is_there {
         figures.push(Figure {
             file: file.to_owned(),
-            drawing: Drawing::Chart(chart),
-            caption,
-            like,
+            drawing,
+            caption: caption.into(),
+            like: like.to_owned(),
         });
     }
 }
@@ -204,37 +221,24 @@ fn offered_words(group: &Group) -> String {
 
 fn ceilings(input: &Input, figures: &mut Vec<Figure>) {
     for class in CLASSES {
-        let bars: Vec<(String, Vec<f64>, Option<f64>)> = input
+        let bars = input
             .of("E1b")
             .filter(|group| axis_is(group, "class", class))
             .filter_map(|group| {
                 let rate = group.delivered_per_s()?;
                 let name = who(&group.cell) + &client_of(&group.cell);
                 Some((name, vec![rate.mean], Some(rate.half)))
-            })
-            .collect();
-        if bars.is_empty() {
-            continue;
-        }
-        let drawing = Drawing::Bars(Bars {
-            title: format!("E1b {class}: as fast as it goes"),
-            x: "system and protocol".to_owned(),
-            y: Axis::linear("delivered, messages/s"),
-            parts: vec!["delivered".to_owned()],
-            bars: sorted(bars),
-            abreast: false,
-            halves: Vec::new(),
-        });
-        let caption =
-            "40 pairs that publish as fast as the broker takes it. Broker and clients share the machine, and the \
-                       clients differ: what is compared is a broker with its client."
-                .to_owned();
-        figures.push(Figure {
-            file: format!("e1b-{class}"),
-            drawing,
-            caption,
-            like: "E1b".to_owned(),
-        });
+            });
+        let drawing = Bars::of(
+            format!("E1b {class}: as fast as it goes"),
+            "system and protocol",
+            Axis::linear("delivered, messages/s"),
+            &["delivered"],
+            sorted(bars.collect()),
+        );
+        let caption = "40 pairs that publish as fast as the broker takes it. Broker and clients share the machine, and the \
+                       clients differ: what is compared is a broker with its client.";
+        push(figures, &format!("e1b-{class}"), drawing, caption, "E1b");
     }
 }
 
@@ -425,17 +429,12 @@ fn causes(input: &Input, loss: f64, figures: &mut Vec<Figure>) {
             .iter()
             .any(|row| row.more.contains_key(CAUSES[0].0))
     });
-    let parts: Vec<String> = match is_told {
-        true => CAUSES
-            .iter()
-            .map(|(_, words)| (*words).to_owned())
-            .collect(),
-        false => [
+    let parts: Vec<&str> = match is_told {
+        true => CAUSES.iter().map(|(_, words)| *words).collect(),
+        false => vec![
             "payload, both legs",
             "headers, acknowledgements, repetitions",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        ],
     };
     let bars = groups
         .iter()
@@ -455,24 +454,21 @@ fn causes(input: &Input, loss: f64, figures: &mut Vec<Figure>) {
             Some((way(&group.cell.publish), values, Some(whole.half)))
         })
         .collect();
-    let drawing = Drawing::Bars(Bars {
-        title: format!("E2b: what the bytes are for, 60 B, {loss} % loss"),
-        x: "way".to_owned(),
-        y: Axis::linear("Ethernet B / delivered message"),
-        parts,
-        bars: sorted(bars),
-        abreast: false,
-        halves: Vec::new(),
-    });
-    if drawing.svg().is_some() {
-        let caption = "thalweg; both legs and both directions.".to_owned();
-        figures.push(Figure {
-            file: format!("e2b-causes-{loss}"),
-            drawing,
-            caption,
-            like: "E2b".to_owned(),
-        });
-    }
+    let drawing = Bars::of(
+        format!("E2b: what the bytes are for, 60 B, {loss} % loss"),
+        "way",
+        Axis::linear("Ethernet B / delivered message"),
+        &parts,
+        sorted(bars),
+    );
+    let caption = "thalweg; both legs and both directions.";
+    push(
+        figures,
+        &format!("e2b-causes-{loss}"),
+        drawing,
+        caption,
+        "E2b",
+    );
 }
 
 /// Bytes by cause as a capture may tell them, and their words.

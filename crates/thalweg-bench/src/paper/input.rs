@@ -212,11 +212,16 @@ impl Input {
 
     /// A word of `run.json`.
     pub fn word(&self, key: &str) -> String {
-        match &self.about[key] {
-            Value::String(text) => text.clone(),
-            Value::Null => "?".to_owned(),
-            other => other.to_string(),
-        }
+        word(&self.about, key)
+    }
+}
+
+/// A word of a `run.json`.
+pub fn word(about: &Value, key: &str) -> String {
+    match &about[key] {
+        Value::String(text) => text.clone(),
+        Value::Null => "?".to_owned(),
+        other => other.to_string(),
     }
 }
 

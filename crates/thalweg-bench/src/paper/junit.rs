@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cell::{Cell, Row, Standing};
+use crate::report::document;
 use crate::studies::shape::Ruling;
 
 /// What one case came to.
@@ -48,10 +49,8 @@ impl Case {
     pub fn of_trial(suite: &str, cell: &Cell, row: &Row) -> Case {
         let end = match &row.standing {
             Standing::Valid => End::Passed,
-            Standing::GeneratorLimited(why) => End::Skipped(format!("generator-limited: {why}")),
-            Standing::HeldBack(why) => End::Skipped(format!("held-back: {why}")),
             Standing::Invalid(why) => End::Broken(why.clone()),
-            Standing::Absent(how) => End::Skipped(format!("absent: {how}")),
+            other => End::Skipped(format!("{}: {}", other.word(), other.why())),
         };
         Case {
             suite: suite.to_owned(),
@@ -114,11 +113,7 @@ fn escaped(text: &str) -> String {
         .chars()
         .filter(|c| !c.is_control() || *c == '\n' || *c == '\t')
         .collect();
-    clean
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    document::escaped(&clean)
 }
 
 #[cfg(test)]

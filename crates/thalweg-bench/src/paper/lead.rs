@@ -5,7 +5,7 @@ use super::figures::Figure;
 use super::page::VERDICTS;
 use crate::cell::Protocol;
 use crate::report::document::Tile;
-use crate::report::stat::short;
+use crate::report::stat::{grouped, short};
 use crate::studies::Study;
 use crate::studies::group::Group;
 use crate::studies::shape::Ruling;
@@ -117,17 +117,4 @@ pub fn drawing(parts: &[(Study, Part)]) -> Option<&Figure> {
     all()
         .find(|figure| figure.file == "e2a-delay")
         .or_else(|| all().next())
-}
-
-/// 134,000 for 134000.
-fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::axis::Axis;
 use super::bars::Bars;
 use super::chart::{Chart, Look, Point, Series, again};
-use super::figures::{Drawing, Figure};
+use super::figures::{Drawing, Figure, push};
 use super::input::{Input, Message};
 use crate::cell::Standing;
 use crate::e5::{MEMBERS, of_member};
@@ -218,60 +218,38 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
         };
         DRAWN.iter().filter_map(of).collect::<Vec<_>>()
     };
-    let bars = |title: &str, y: Axis, of: &[(String, Vec<Stat>)], abreast: bool| {
-        let all = |of_stat: fn(&Stat) -> f64| {
-            of.iter()
-                .map(move |(_, stats)| stats.iter().map(of_stat).collect::<Vec<f64>>())
-        };
-        let names = of.iter().map(|(name, _)| name.clone());
-        Drawing::Bars(Bars {
-            title: title.to_owned(),
-            x: "strategy".to_owned(),
-            y,
-            parts: NAMES.map(str::to_owned).to_vec(),
-            bars: names
-                .zip(all(|it| it.mean))
-                .map(|(name, means)| (name, means, None))
-                .collect(),
-            abreast,
-            halves: match abreast {
-                true => all(|it| it.half).collect(),
-                false => Vec::new(),
-            },
-        })
+    let bars = |title: &str, y: Axis, of: &[(String, Vec<Stat>)]| {
+        let means = |stats: &[Stat]| -> Vec<f64> { stats.iter().map(|it| it.mean).collect() };
+        let bars = of
+            .iter()
+            .map(|(name, stats)| (name.clone(), means(stats), None));
+        Bars::of(title, "strategy", y, &NAMES, bars.collect())
     };
     let mut push = |file: &str, drawing: Drawing, caption: &str| {
-        if drawing.svg().is_some() {
-            figures.push(Figure {
-                file: file.to_owned(),
-                drawing,
-                caption: caption.to_owned(),
-                like: "E5".to_owned(),
-            });
-        }
+        push(figures, file, drawing, caption, "E5");
     };
+    let title = "E5 scenario 2: who got how much";
     push(
         "e5-shares",
-        bars(
-            "E5 scenario 2: who got how much",
-            Axis::percent("messages, %"),
-            &by_member(0),
-            false,
-        ),
+        bars(title, Axis::percent("messages, %"), &by_member(0)).into(),
         "All repeats of d = 10.44 ms. 40, 40 and 20 % is what the members can do.",
     );
+    let waits = by_member(1);
+    let halves =
+        |(_, stats): &(String, Vec<Stat>)| -> Vec<f64> { stats.iter().map(|it| it.half).collect() };
+    let title = "E5 scenario 2: mean wait by member";
+    let abreast = Bars {
+        abreast: true,
+        halves: waits.iter().map(halves).collect(),
+        ..bars(title, Axis::log("mean wait, ms"), &waits)
+    };
     push(
         "e5-members",
-        bars(
-            "E5 scenario 2: mean wait by member",
-            Axis::log("mean wait, ms"),
-            &by_member(1),
-            true,
-        ),
+        abreast.into(),
         "All repeats. The lines are 95 % intervals over repeats.",
     );
     let chart = |title: &str, x: Axis, y: Axis, series: Vec<Series>| {
-        Drawing::Chart(Chart::of(title.to_owned(), x, y, series))
+        Drawing::from(Chart::of(title, x, y, series))
     };
     push(
         "e5-intervals",

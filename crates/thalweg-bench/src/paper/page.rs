@@ -425,22 +425,13 @@ fn excluded(input: &Input, document: &mut Document) {
     let mut table = Table::new(&["standing", "cell", "why"]).of_sentences();
     let mut absent: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (cell, row) in input.excluded() {
-        let (standing, why) = match &row.standing {
-            Standing::Valid => continue,
-            Standing::GeneratorLimited(why) => ("generator-limited", why),
-            Standing::HeldBack(why) => ("held-back", why),
-            Standing::Invalid(why) => ("invalid", why),
-            Standing::Absent(how) => {
-                *absent
-                    .entry((
-                        format!("{} {}", cell.system, way(&cell.publish)),
-                        how.clone(),
-                    ))
-                    .or_default() += 1;
-                continue;
-            }
-        };
-        table.row([standing.to_owned(), cell.key(), why.clone()]);
+        if let Standing::Absent(how) = &row.standing {
+            let who = format!("{} {}", cell.system, way(&cell.publish));
+            *absent.entry((who, how.clone())).or_default() += 1;
+            continue;
+        }
+        let (word, why) = (row.standing.word(), row.standing.why());
+        table.row([word.to_owned(), cell.key(), why.to_owned()]);
     }
     if table.rows.is_empty() && absent.is_empty() {
         return;

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::junit::{Case, End};
-use super::{Part, lead, outcome, page, write};
+use super::{Part, input, lead, outcome, page, write};
 use crate::command::Outcome;
 use crate::report::document::Document;
 use crate::report::{self, Found};
@@ -32,11 +32,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
             parts.push((study, Part::read(&there)?));
         }
     }
-    let word = |key: &str| {
-        about[key]
-            .as_str()
-            .map_or_else(|| about[key].to_string(), str::to_owned)
-    };
+    let word = |key: &str| input::word(&about, key);
     let borrowed: Vec<&Part> = parts.iter().map(|(_, part)| part).collect();
     let mut cases: Vec<Case> = borrowed.iter().flat_map(|part| part.cases()).collect();
     let shapes: Vec<Value> = borrowed
@@ -156,13 +152,9 @@ pub fn render(folder: &Path) -> io::Result<Found> {
 
 /// How a study is measured again: by its own budget, since a page may be put together from runs of several.
 fn command_of(study: &str, about: &Value, whole: &Value) -> String {
-    let word = |key: &str| match [&about[key], &whole[key]]
-        .into_iter()
-        .find(|value| !value.is_null())
-    {
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => "?".to_owned(),
+    let word = |key: &str| match about[key].is_null() {
+        true => input::word(whole, key),
+        false => input::word(about, key),
     };
     format!(
         "thalweg bench suite {study} --budget {} --seed {}",

@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, Quantiles, Row};
 use crate::energy;
+use crate::report::stat::grouped;
 
 /// A figure of a trial. Units: microseconds, bytes, messages a second, KiB, microjoules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,6 +156,7 @@ impl Metric {
             Metric::LatencyP99 => format!("99 % within {}", time(value)),
             Metric::Bytes if value < 1e5 => format!("{value:.0} B a message"),
             Metric::Bytes => format!("{} a message", bytes(value)),
+            Metric::Throughput if value < 1000.0 => format!("{} messages/s", short(value)),
             Metric::Throughput => format!("{} messages/s", grouped(value)),
             Metric::Cpu => format!("{} us of a processor a message", short(value)),
             Metric::Memory => format!("{} MiB", short(value / 1024.0)),
@@ -184,20 +186,4 @@ pub fn time(micros: f64) -> String {
         it if it >= 1e3 => format!("{} ms", short(it / 1e3)),
         it => format!("{} us", short(it)),
     }
-}
-
-/// 134,000 for 134000.
-fn grouped(value: f64) -> String {
-    if value < 1000.0 {
-        return super::axes::short(value);
-    }
-    let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

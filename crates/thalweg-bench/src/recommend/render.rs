@@ -39,10 +39,8 @@ fn write_text(
         Outcome::Ranked(ranking) => write_ranking(out, ranking, query, now)?,
         Outcome::Stated(stated) => write_stated(out, stated)?,
         Outcome::Refused(refusal) if refusal.is_broken => {
-            writeln!(out, "\nNothing that was measured keeps the bounds.")?;
-            for reason in &refusal.reasons {
-                writeln!(out, "- {reason}")?;
-            }
+            let head = "Nothing that was measured keeps the bounds.";
+            write_list(out, head, "", refusal.reasons.iter())?;
             if refusal.is_partial {
                 writeln!(
                     out,
@@ -52,13 +50,8 @@ fn write_text(
             }
         }
         Outcome::Refused(refusal) => {
-            writeln!(
-                out,
-                "\nNo answer: this lies outside of what was measured, and a guess is none."
-            )?;
-            for reason in &refusal.reasons {
-                writeln!(out, "- {reason}")?;
-            }
+            let head = "No answer: this lies outside of what was measured, and a guess is none.";
+            write_list(out, head, "", refusal.reasons.iter())?;
             writeln!(
                 out,
                 "\nThis would measure it (then add --data point):\n\n  {}\n",
@@ -70,21 +63,14 @@ fn write_text(
         }
         Outcome::Nothing => writeln!(out, "\nNothing that is known here can do that.")?,
     }
-    if !advice.left_out.is_empty() {
-        writeln!(out, "\nLeft out by what they can:")?;
-        for (name, reasons) in &advice.left_out {
-            writeln!(out, "- {name}: {}.", reasons.join("; "))?;
-        }
-    }
+    let told = |(name, words): &(String, Vec<String>)| format!("{name}: {}", words.join("; "));
+    let left_out = advice.left_out.iter().map(told);
+    write_list(out, "Left out by what they can:", ".", left_out)?;
     for extension in &advice.extensions {
         writeln!(out, "{extension}.")?;
     }
-    if !advice.conditions.is_empty() {
-        writeln!(out, "\nTo be known:")?;
-        for (name, conditions) in &advice.conditions {
-            writeln!(out, "- {name}: {}.", conditions.join("; "))?;
-        }
-    }
+    let conditions = advice.conditions.iter().map(told);
+    write_list(out, "To be known:", ".", conditions)?;
     for note in &advice.notes {
         writeln!(out, "\n{note}")?;
     }
@@ -219,24 +205,33 @@ fn write_ranking(
         }
         None => {}
     }
-    if !ranking.left_out.is_empty() {
-        writeln!(out, "\nMeasured and left out:")?;
-        for (name, why) in &ranking.left_out {
-            writeln!(out, "- {name}: {why}.")?;
-        }
-    }
-    if !ranking.outside.is_empty() {
-        writeln!(out, "\nNot known at this point:")?;
-        for it in &ranking.outside {
-            writeln!(out, "- {it}.")?;
-        }
-    }
+    let left_out = ranking.left_out.iter();
+    let left_out = left_out.map(|(name, why)| format!("{name}: {why}"));
+    write_list(out, "Measured and left out:", ".", left_out)?;
+    let outside = ranking.outside.iter();
+    write_list(out, "Not known at this point:", ".", outside)?;
     if !ranking.others.is_empty() {
         writeln!(
             out,
             "\nAlso with an answer, of another machine and so not mixed in: {}.",
             ranking.others.join(", ")
         )?;
+    }
+    Ok(())
+}
+
+/// A heading and what follows under it, if anything does.
+fn write_list(
+    out: &mut String,
+    head: &str,
+    end: &str,
+    items: impl ExactSizeIterator<Item = impl std::fmt::Display>,
+) -> std::fmt::Result {
+    if items.len() > 0 {
+        writeln!(out, "\n{head}")?;
+    }
+    for item in items {
+        writeln!(out, "- {item}{end}")?;
     }
     Ok(())
 }

@@ -429,7 +429,8 @@ fn class_of(cell: &str) -> &'static str {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Words in HTML or XML.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
