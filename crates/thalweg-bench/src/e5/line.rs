@@ -15,7 +15,7 @@ use thalweg_mqtt::load::Report;
 use thalweg_mqtt::{ClientConnection, ClientEvent, ConnectOut, DisconnectProps, QoS, ReasonCode};
 
 use crate::drivers::socket::Socket;
-use crate::sim::worker::Said;
+use crate::sim::worker::Acknowledgement;
 
 /// What the broker said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,15 +167,15 @@ impl Link {
     }
 
     /// Acknowledges a message: PUBREC, PUBCOMP or PUBACK.
-    pub fn say(&mut self, said: Said, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
+    pub fn say(&mut self, said: Acknowledgement, epoll_of: &impl AsFd, now: u64) -> io::Result<()> {
         let ClientConnection { side, out, .. } = &mut self.socket.mqtt;
         let before = out.len();
         match said {
-            Said::Recorded(id) => side.pubrec(id, ReasonCode::Success, out),
-            Said::Settled(id, Reliability::ExactlyOnce) => {
+            Acknowledgement::Recorded(id) => side.pubrec(id, ReasonCode::Success, out),
+            Acknowledgement::Settled(id, Reliability::ExactlyOnce) => {
                 side.pubcomp(id, ReasonCode::Success, out);
             }
-            Said::Settled(id, _) => side.puback(id, ReasonCode::Success, out),
+            Acknowledgement::Settled(id, _) => side.puback(id, ReasonCode::Success, out),
         }
         self.send(before, epoll_of, now)
     }

@@ -6,7 +6,7 @@ use thalweg_kernel::Tag;
 use thalweg_model::{Reliability, Time};
 
 use super::scenario::{self, Reports};
-use super::worker::{Said, Sleep, Worker};
+use super::worker::{Acknowledgement, Sleep, Worker};
 use super::world::{Event, World, seconds};
 
 /// Something on its way between the broker and a worker.
@@ -115,8 +115,8 @@ impl World<'_> {
         if let (Some(connection), said) = (work.connection, work.said()) {
             for said in said {
                 let word = match said {
-                    Said::Recorded(tag) => Word::Recorded(tag),
-                    Said::Settled(tag, _) => Word::Settled(tag),
+                    Acknowledgement::Recorded(tag) => Word::Recorded(tag),
+                    Acknowledgement::Settled(tag, _) => Word::Settled(tag),
                 };
                 self.say(worker, connection, word);
             }

@@ -30,7 +30,7 @@ pub struct Held {
 
 /// What a worker says of a message on the connection that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Acknowledgement {
     /// Exactly once, the first step: it has it.
     Recorded(u16),
     /// It is done with it, as far as the broker is concerned.
@@ -81,7 +81,7 @@ pub struct Worker {
     owed: VecDeque<(u16, Reliability, bool)>,
     /// Exactly once: recorded, and not released.
     recorded: Vec<Held>,
-    said: Vec<Said>,
+    said: Vec<Acknowledgement>,
     book: Option<Reporter>,
     report_at: Option<u64>,
 }
@@ -136,7 +136,7 @@ impl Worker {
         };
         if reliability == Reliability::ExactlyOnce && self.spec.acks != Acks::Recorded {
             self.recorded.push(held);
-            return self.said.push(Said::Recorded(id));
+            return self.said.push(Acknowledgement::Recorded(id));
         }
         self.take(held);
     }
@@ -149,7 +149,9 @@ impl Worker {
                 self.take(Held { came: now, ..held });
             }
             // It was done with before.
-            None => self.said.push(Said::Settled(id, Reliability::ExactlyOnce)),
+            None => self
+                .said
+                .push(Acknowledgement::Settled(id, Reliability::ExactlyOnce)),
         }
     }
 
@@ -179,8 +181,8 @@ impl Worker {
         while let Some((id, reliability, true)) = self.owed.front().copied() {
             self.owed.pop_front();
             self.said.push(match (reliability, self.spec.acks) {
-                (Reliability::ExactlyOnce, Acks::Recorded) => Said::Recorded(id),
-                _ => Said::Settled(id, reliability),
+                (Reliability::ExactlyOnce, Acks::Recorded) => Acknowledgement::Recorded(id),
+                _ => Acknowledgement::Settled(id, reliability),
             });
         }
     }
@@ -274,7 +276,7 @@ impl Worker {
     }
 
     /// What it has to say since it was asked last, in order.
-    pub fn said(&mut self) -> Vec<Said> {
+    pub fn said(&mut self) -> Vec<Acknowledgement> {
         std::mem::take(&mut self.said)
     }
 
@@ -318,7 +320,6 @@ mod tests {
         worker.message(job, 0, Reliability::AtMostOnce, came);
     }
 
-    /// Fifty nanoseconds.
     const EACH: &dyn Fn(usize) -> f64 = &|_| 50e-9;
 
     #[test]
@@ -406,11 +407,11 @@ mod tests {
         worker.wake(long.number, 100);
         assert_eq!(
             worker.said(),
-            [7, 8].map(|id| Said::Settled(id, AtLeastOnce))
+            [7, 8].map(|id| Acknowledgement::Settled(id, AtLeastOnce))
         );
         // Exactly once: recorded at once, worked on when it is released.
         worker.message(2, 9, ExactlyOnce, 100);
-        assert_eq!(worker.said(), [Said::Recorded(9)]);
+        assert_eq!(worker.said(), [Acknowledgement::Recorded(9)]);
         assert_eq!(worker.begin(&takes, 100), None);
         worker.released(9, 100);
         let begun = worker.begin(&takes, 100).expect("it was released");
