@@ -312,10 +312,7 @@ impl Kernel {
     /// The checks that hold for an address as long as the memo does, and its route.
     #[cold]
     pub(crate) fn route_for(&mut self, id: SessionId, address: &str) -> Result<Rc<Route>, Outcome> {
-        let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
-        if levels > self.env.limits().levels_max
-            || address.len() > self.env.limits().address_bytes_max
-        {
+        if !self.is_address_within_limits(address) {
             return Err(Outcome::BadAddress);
         }
         match self.sessions.get(id) {

@@ -112,10 +112,12 @@ impl Kernel {
         Ok(WatchId(watch))
     }
 
+    /// Whether an address is neither too long nor too deep. One with fewer bytes than levels are allowed need not be counted.
     pub(crate) fn is_address_within_limits(&self, address: &str) -> bool {
-        let levels = address.bytes().filter(|byte| *byte == b'/').count() + 1;
-        levels <= self.env.limits().levels_max
-            && address.len() <= self.env.limits().address_bytes_max
+        let limits = self.env.limits();
+        let levels = || address.bytes().filter(|byte| *byte == b'/').count() + 1;
+        address.len() <= limits.address_bytes_max
+            && (address.len() < limits.levels_max || levels() <= limits.levels_max)
     }
 
     fn add_watcher(&mut self, id: SessionId, spec: &WatchSpec<'_>, cell: u32) -> u32 {

@@ -224,7 +224,15 @@ fn only_addresses_are_watched() {
         },
     );
     let reader = world.connect_on(0);
-    for address in ["", "a/+", "#", "a/b/c/d", "a-very-long-address", "a\0b"] {
+    for address in [
+        "",
+        "a/+",
+        "#",
+        "a/b/c/d",
+        "///",
+        "a-very-long-address",
+        "a\0b",
+    ] {
         assert_eq!(
             world.try_watch(reader, address, 1).unwrap_err(),
             WatchRefused::BadAddress,

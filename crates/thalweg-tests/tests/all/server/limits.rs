@@ -18,6 +18,8 @@ fn long_topics_and_filters_are_refused_one_by_one() {
     assert_eq!(talker.publish("0123456789A", "", 1), TOPIC_INVALID);
     assert_eq!(talker.publish("0123456789A", "", 2), TOPIC_INVALID);
     assert_eq!(talker.publish("1/2/3/4", "", 1), TOPIC_INVALID);
+    assert_eq!(talker.publish("///", "", 1), TOPIC_INVALID);
+    assert_eq!(talker.publish("//", "", 1), 0x10);
     assert_eq!(talker.subscribe("0123456789A", 0), FILTER_INVALID);
     assert_eq!(talker.subscribe("1/2/3/4", 0), FILTER_INVALID);
     assert_eq!(talker.subscribe("1/2/3", 0), 0);
