@@ -154,8 +154,10 @@ impl Kernel {
                     };
                     let whole = Admission::Certain;
                     let published = match others.is_empty() {
-                        true => self.publish_admitted(id, draft, whole, now, fx),
-                        false => self.publish_to_all_admitted(id, (draft, whole), &others, now, fx),
+                        true => self.publish_admitted(id, &draft, whole, now, fx),
+                        false => {
+                            self.publish_to_all_admitted(id, (&draft, whole), &others, now, fx)
+                        }
                     };
                     outcomes.push(published.outcome);
                     pause_until = pause_until.max(published.pause_until);

@@ -51,7 +51,7 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        self.publish_admitted(id, draft, Admission::ByRate, now, fx)
+        self.publish_admitted(id, &draft, Admission::ByRate, now, fx)
     }
 
     /// The same, with what a rate may do to it.
@@ -59,13 +59,13 @@ impl Kernel {
     pub(crate) fn publish_admitted<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        draft: &Draft<'_>,
         admission: Admission,
         now: Time,
         fx: &mut E,
     ) -> Published {
-        if !self.may_be_answered(id, &draft) {
-            return self.deny(id, &draft, now);
+        if !self.may_be_answered(id, draft) {
+            return self.deny(id, draft, now);
         }
         match draft.stamp {
             None => self.publish_now(id, draft, admission, now, fx),
@@ -78,12 +78,12 @@ impl Kernel {
     pub(crate) fn publish_now<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        draft: &Draft<'_>,
         admission: Admission,
         now: Time,
         fx: &mut E,
     ) -> Published {
-        if self.env.is_short() && self.must_refuse(id, &draft) {
+        if self.env.is_short() && self.must_refuse(id, draft) {
             return Published {
                 outcome: Outcome::Full,
                 pause_until: None,
@@ -113,19 +113,19 @@ impl Kernel {
         if draft.reliability == Reliability::AtMostOnce {
             // Not refused for full receivers, and its publisher does not wait for them.
             return Published {
-                outcome: self.publish_unheld(id, memo, (&draft, admission), now, fx),
+                outcome: self.publish_unheld(id, memo, (draft, admission), now, fx),
                 pause_until,
             };
         }
         self.sessions.crowd.begin(self.remote.questions.next());
-        let outcome = self.publish_unheld(id, memo, (&draft, admission), now, fx);
+        let outcome = self.publish_unheld(id, memo, (draft, admission), now, fx);
         let mut published = Published {
             outcome,
             pause_until,
         };
         if self.sessions.crowd.is_some() || !self.remote.paced.is_empty() {
             let route = self.route(draft.address);
-            self.heed_crowd(id, &route, &draft, &mut published, now);
+            self.heed_crowd(id, &route, draft, &mut published, now);
         }
         if exactly_once && published.outcome.is_refused() {
             self.forget_ticket(id, ticket);
@@ -164,23 +164,23 @@ impl Kernel {
         now: Time,
         fx: &mut E,
     ) -> Published {
-        self.publish_to_all_admitted(id, (draft, Admission::ByRate), others, now, fx)
+        self.publish_to_all_admitted(id, (&draft, Admission::ByRate), others, now, fx)
     }
 
     /// The same, with what a rate may do to it.
     pub(crate) fn publish_to_all_admitted<E: Effects>(
         &mut self,
         id: SessionId,
-        (draft, admission): (Draft<'_>, Admission),
+        (draft, admission): (&Draft<'_>, Admission),
         others: &[String],
         now: Time,
         fx: &mut E,
     ) -> Published {
-        if !self.may_be_answered(id, &draft) {
-            return self.deny(id, &draft, now);
+        if !self.may_be_answered(id, draft) {
+            return self.deny(id, draft, now);
         }
         let said = (draft, admission);
-        match said.0.stamp {
+        match draft.stamp {
             None => self.publish_to_all_now(id, said, others, now, fx),
             Some(stamp) => self.publish_stamped_to_all(id, said, others, stamp, now, fx),
         }
@@ -189,7 +189,7 @@ impl Kernel {
     pub(crate) fn publish_to_all_now<E: Effects>(
         &mut self,
         id: SessionId,
-        (draft, admission): (Draft<'_>, Admission),
+        (draft, admission): (&Draft<'_>, Admission),
         others: &[String],
         now: Time,
         fx: &mut E,
@@ -198,7 +198,7 @@ impl Kernel {
             outcome,
             pause_until: None,
         };
-        if self.env.is_short() && self.must_refuse_any(id, &draft, others) {
+        if self.env.is_short() && self.must_refuse_any(id, draft, others) {
             return refused(Outcome::Full);
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -222,7 +222,7 @@ impl Kernel {
             }
         }
         for (address, route) in &routes {
-            if let Err(outcome) = self.admit(id, address, route, (&draft, admission), now) {
+            if let Err(outcome) = self.admit(id, address, route, (draft, admission), now) {
                 return Published {
                     outcome,
                     pause_until,
@@ -230,13 +230,13 @@ impl Kernel {
             }
         }
         let all = self.route_of_all(&routes);
-        let outcome = self.spread_fully(Some(id), &all, &draft, now, fx);
+        let outcome = self.spread_fully(Some(id), &all, draft, now, fx);
         let mut published = Published {
             outcome,
             pause_until,
         };
         if self.sessions.crowd.is_some() || !self.remote.paced.is_empty() {
-            self.heed_crowd(id, &all, &draft, &mut published, now);
+            self.heed_crowd(id, &all, draft, &mut published, now);
         }
         published
     }

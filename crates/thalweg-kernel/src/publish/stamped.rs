@@ -66,13 +66,13 @@ impl Kernel {
     pub(crate) fn publish_stamped<E: Effects>(
         &mut self,
         id: SessionId,
-        (draft, admission): (Draft<'_>, Admission),
+        (draft, admission): (&Draft<'_>, Admission),
         stamp: Stamp,
         now: Time,
         fx: &mut E,
     ) -> Published {
         if !self.has_queues() {
-            return self.publish_by_owner(id, (&draft, admission), stamp, now, fx);
+            return self.publish_by_owner(id, (draft, admission), stamp, now, fx);
         }
         self.publish_once(id, draft, stamp, now, fx, |kernel, draft, fx| {
             kernel.publish_now(id, draft, admission, now, fx)
@@ -84,7 +84,7 @@ impl Kernel {
     pub(crate) fn publish_stamped_to_all<E: Effects>(
         &mut self,
         id: SessionId,
-        (draft, admission): (Draft<'_>, Admission),
+        (draft, admission): (&Draft<'_>, Admission),
         others: &[String],
         stamp: Stamp,
         now: Time,
@@ -99,14 +99,14 @@ impl Kernel {
     fn publish_once<E: Effects>(
         &mut self,
         id: SessionId,
-        draft: Draft<'_>,
+        draft: &Draft<'_>,
         stamp: Stamp,
         now: Time,
         fx: &mut E,
-        publish: impl FnOnce(&mut Self, Draft<'_>, &mut E) -> Published,
+        publish: impl FnOnce(&mut Self, &Draft<'_>, &mut E) -> Published,
     ) -> Published {
         let user = self.user_of(id);
-        if let Some(published) = self.answer_repeated(id, &user, &draft, stamp, now, fx) {
+        if let Some(published) = self.answer_repeated(id, &user, draft, stamp, now, fx) {
             return published;
         }
         let (before, reliability) = (self.journal.promises(), draft.reliability);
