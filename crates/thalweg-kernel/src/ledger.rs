@@ -337,7 +337,7 @@ impl Kernel {
     }
 
     /// A receiver has had a message; a refusal is the receiver's own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn book_had(&mut self, id: SessionId, message: &Message) {
         let address = self.books.address_of(message);
         self.book_delivered(id, address, message.payload().len());

@@ -294,7 +294,7 @@ impl Kernel {
     }
 
     /// A copy for one watcher. For one who wants the newest only, that is in the cell already. The next watcher of the cell.
-    #[inline]
+    #[inline(always)]
     fn offer_to_watcher<E: Effects>(
         &mut self,
         watch: u32,

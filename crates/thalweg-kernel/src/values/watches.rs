@@ -272,7 +272,7 @@ impl Watches {
     }
 
     /// A message for a watcher. For one that takes the newest only, it is in the cell already.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn offer(&mut self, watch: u32, message: &Message) -> Option<Offered> {
         let watcher = self.watchers.get_mut(watch)?;
         let is_first = watcher.state == WatchState::Idle;
