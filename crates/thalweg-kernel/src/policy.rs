@@ -330,7 +330,7 @@ impl Limits {
 
 impl Kernel {
     /// A draft as its route's terms have it, if there are any.
-    #[cold]
+    #[inline]
     pub(crate) fn on_terms<'a>(&mut self, route: &Route, draft: &Draft<'a>) -> Option<Draft<'a>> {
         let terms = route.terms().filter(|terms| terms.changes_messages())?;
         Some(self.changed_by(terms, draft))

@@ -62,6 +62,7 @@ const KEPT_OVERHEAD: usize = 144;
 impl Message {
     /// Copies a message out of buffers that will be reused.
     #[allow(clippy::too_many_arguments)] // One constructor, called from one place; a builder would cost a copy.
+    #[inline(always)]
     pub fn new(
         address: &str,
         payload: &[u8],

@@ -11,7 +11,7 @@ use crate::limits::Overflow;
 use crate::policy::Terms;
 use crate::publish::draft::Draft;
 use crate::publish::subject::Subject;
-use crate::routes::cached::{FOLLOWS, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route};
+use crate::routes::cached::{FOLLOWS, NO_LOCAL, RETAIN_AS_PUBLISHED, Receiver, Route, Sink};
 use crate::session::Slot;
 use crate::timers::TimerKey;
 use core::hint::cold_path;
@@ -193,11 +193,8 @@ impl Kernel {
             delivery.retain = retain;
             let sent = match &receiver.overlap {
                 None => {
-                    delivery.subscription_ids = if receiver.id == 0 {
-                        &[]
-                    } else {
-                        std::slice::from_ref(&receiver.id)
-                    };
+                    let ids = std::slice::from_ref(&receiver.id);
+                    delivery.subscription_ids = &ids[..usize::from(receiver.id != 0)];
                     fx.deliver(link, content, delivery)
                 }
                 Some(_) => deliver_overlapping(link, receiver, content, delivery, fx),
@@ -603,21 +600,25 @@ impl Receiver {
         self.id != 0 || overlap.iter().any(|sink| sink.id != 0)
     }
 
+    #[inline]
     pub(crate) fn subscription_ids(&self) -> SubscriptionIds {
         match &self.overlap {
             None => SubscriptionIds::of(self.id),
-            Some(sinks) => {
-                let ids: Vec<u32> = sinks
-                    .iter()
-                    .map(|sink| sink.id)
-                    .filter(|id| *id != 0)
-                    .collect();
-                match ids[..] {
-                    [] => SubscriptionIds::None,
-                    [id] => SubscriptionIds::One(id),
-                    _ => SubscriptionIds::Many(ids.into()),
-                }
-            }
+            Some(sinks) => identifiers_of(sinks),
         }
+    }
+}
+
+#[cold]
+fn identifiers_of(sinks: &[Sink]) -> SubscriptionIds {
+    let ids: Vec<u32> = sinks
+        .iter()
+        .map(|sink| sink.id)
+        .filter(|id| *id != 0)
+        .collect();
+    match ids[..] {
+        [] => SubscriptionIds::None,
+        [id] => SubscriptionIds::One(id),
+        _ => SubscriptionIds::Many(ids.into()),
     }
 }
