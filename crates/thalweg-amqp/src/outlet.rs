@@ -38,7 +38,6 @@ pub(crate) fn put_deliver(channel: u16, deliver: &basic::Deliver<'_>, out: &mut 
     let [t1, t2, t3, t4, t5, t6, t7, t8] = deliver.delivery_tag.to_be_bytes();
     let (redelivered, exchange_len) = (u8::from(deliver.redelivered), exchange.len() as u8);
     let consumer_len = consumer.len() as u8;
-    out.reserve(size + frame::OVERHEAD as usize);
     out.extend_from_slice(&[
         frame::METHOD,
         c1,

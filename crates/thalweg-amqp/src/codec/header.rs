@@ -131,17 +131,20 @@ pub(crate) fn put_content(
             frame_bytes_max: frame_max,
         });
     }
-    out.push(END);
-    if payload.len() <= body_max {
+    if payload.is_empty() || payload.len() > body_max {
+        out.push(END);
         // No frame at all for an empty body.
-        if !payload.is_empty() {
-            put_whole(BODY, channel, payload, out);
-        }
-    } else {
         for piece in payload.chunks(body_max) {
             put_whole(BODY, channel, piece, out);
         }
+        return Ok(());
     }
+    // Most bodies are one frame, whose head is appended with the end of the one before.
+    let [c1, c2] = channel.to_be_bytes();
+    let [s1, s2, s3, s4] = (payload.len() as u32).to_be_bytes();
+    out.extend_from_slice(&[END, BODY, c1, c2, s1, s2, s3, s4]);
+    out.extend_from_slice(payload);
+    out.push(END);
     Ok(())
 }
 
