@@ -273,7 +273,7 @@ impl ServerSide {
                     Event::Publish(fields.publish(&frame)),
                 )))
             }
-            // The common acknowledgement, without the detour.
+            // The common acknowledgements, without the detour.
             (0x40, [high, low]) if *high | *low != 0 => {
                 let id = u16::from_be_bytes([*high, *low]);
                 Ok(Some((
@@ -284,6 +284,16 @@ impl ServerSide {
                         load: None,
                     },
                 )))
+            }
+            (first @ (0x50 | 0x62 | 0x70), [high, low]) if *high | *low != 0 => {
+                let id = u16::from_be_bytes([*high, *low]);
+                let (reason, load) = (ReasonCode::Success, None);
+                let event = match first {
+                    0x50 => Event::PubRec { id, reason, load },
+                    0x62 => Event::PubRel { id, reason },
+                    _ => Event::PubComp { id, reason },
+                };
+                Ok(Some((frame.whole.len(), event)))
             }
             _ => Ok(Some((frame.whole.len(), self.on_other(frame)?))),
         }
