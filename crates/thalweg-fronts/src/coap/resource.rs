@@ -126,7 +126,10 @@ fn write_levels<'b>(
             0 => {}
             _ => bytes.push(b'/'),
         }
-        if level.iter().all(|byte| IS_PLAIN[usize::from(*byte)]) {
+        // No branch for each byte.
+        let is_plain =
+            (level.iter()).fold(true, |so_far, byte| so_far & IS_PLAIN[usize::from(*byte)]);
+        if is_plain {
             bytes.extend_from_slice(level);
         } else {
             bytes.extend_from_slice(write_level(text(level)?).as_bytes());
