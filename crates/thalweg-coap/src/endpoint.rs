@@ -165,24 +165,32 @@ impl Endpoint {
     }
 
     /// The id of the next message to this peer; not one that is in flight.
-    #[inline]
+    #[inline(always)]
     pub fn next_id(&mut self, peer: u32) -> u16 {
         let Some(record) = self.peers.slots.get_mut(peer) else {
             return 0;
         };
-        let mut id = record.next_id;
-        let busy = record.in_flight > 0 || record.waiting_count > 0;
-        if busy {
-            let lists = [record.flying, record.waiting[0]];
-            let taken = |id: u16| {
-                lists
-                    .into_iter()
-                    .any(|first| self.find_in(first, id).is_some())
-            };
-            // There are at most 510 of them.
-            while taken(id) {
-                id = id.wrapping_add(1);
-            }
+        if record.in_flight > 0 || record.waiting_count > 0 {
+            return self.next_free_id(peer);
+        }
+        let id = record.next_id;
+        record.next_id = id.wrapping_add(1);
+        id
+    }
+
+    #[inline(never)]
+    fn next_free_id(&mut self, peer: u32) -> u16 {
+        let Some(record) = self.peers.slots.get(peer) else {
+            return 0;
+        };
+        let (mut id, lists) = (record.next_id, [record.flying, record.waiting[0]]);
+        let is_taken = |id| {
+            let found = lists.into_iter().find_map(|first| self.find_in(first, id));
+            found.is_some()
+        };
+        // There are at most 510 of them.
+        while is_taken(id) {
+            id = id.wrapping_add(1);
         }
         if let Some(record) = self.peers.slots.get_mut(peer) {
             record.next_id = id.wrapping_add(1);

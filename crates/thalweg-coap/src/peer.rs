@@ -213,7 +213,7 @@ impl Peers {
     }
 
     /// Notes a sign of life.
-    #[inline]
+    #[inline(always)]
     pub fn touch(&mut self, index: u32, now: Time) {
         let second = now.since(Time::ZERO).secs() as u32;
         let Some(peer) = self.slots.get_mut(index) else {

@@ -28,7 +28,7 @@ use crate::endpoint::{Endpoint, Owner};
 use crate::observe::Relation;
 use crate::slots::{NONE, Slots};
 use crate::timers::{Timer, TimerKind};
-use crate::{Datagrams, option};
+use crate::{Datagrams, NoResponse, option};
 
 /// The server's end of all conversations over one datagram socket: datagrams in, events out; verbs write datagrams.
 ///
@@ -56,6 +56,8 @@ pub struct ServerSide {
     notices: VecDeque<Notice>,
     /// The time that the last call passed in.
     now: Time,
+    /// Answers that are not sent to the datagram that is handled: those that say that it failed, if it came to a group.
+    unwanted: NoResponse,
     counts: ServerCounts,
 }
 
@@ -93,6 +95,7 @@ impl ServerSide {
             kept: KeptResponses::default(),
             notices: VecDeque::new(),
             now: Time::ZERO,
+            unwanted: NoResponse::NONE,
             counts: ServerCounts::default(),
             settings: settings.clone(),
         };

@@ -56,7 +56,21 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
-        self.receive(from, datagram, false, now, out)
+        self.now = now;
+        self.counts.datagrams += 1;
+        self.tidy_timers();
+        match Message::decode(datagram) {
+            Ok(message) if message.code.is_request() => match message.kind {
+                Type::Confirmable | Type::NonConfirmable => {
+                    return self.on_request(from, &message, datagram, now, out);
+                }
+                // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
+                Type::Acknowledgement | Type::Reset => self.counts.rejected += 1,
+            },
+            Ok(message) => self.on_other(from, &message, now, out),
+            Err(error) => self.on_malformed(from, error, out),
+        }
+        None
     }
 
     /// Takes one request that was sent to a group of which we are a member: no answer says that it failed. Ignores whatever
@@ -68,39 +82,17 @@ impl ServerSide {
         now: Time,
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
-        self.receive(from, datagram, true, now, out)
-    }
-
-    // For both, so that a request's path is compiled once, and all of it here.
-    fn receive<'b>(
-        &mut self,
-        from: SocketAddr,
-        datagram: &'b [u8],
-        is_of_group: bool,
-        now: Time,
-        out: &mut Datagrams,
-    ) -> Option<Event<'b>> {
-        self.now = now;
-        self.counts.datagrams += 1;
-        self.tidy_timers();
         match Message::decode(datagram) {
-            Ok(message) if message.code.is_request() => match message.kind {
-                Type::Confirmable if is_of_group => self.counts.rejected += 1,
-                Type::Confirmable | Type::NonConfirmable => {
-                    let unwanted = match is_of_group {
-                        false => NoResponse::NONE,
-                        true => NoResponse::CLIENT_ERROR.and(NoResponse::SERVER_ERROR),
-                    };
-                    return self.on_request(from, &message, datagram, unwanted, now, out);
-                }
-                // An acknowledgement or a reset cannot ask for something. RFC 7252 §4.2
-                Type::Acknowledgement | Type::Reset => self.counts.rejected += 1,
-            },
-            Ok(_) if is_of_group => self.counts.rejected += 1,
-            Ok(message) => self.on_other(from, &message, now, out),
-            Err(_) if is_of_group => self.counts.malformed += 1,
-            Err(error) => self.on_malformed(from, error, out),
+            Ok(message) if message.code.is_request() && message.kind == Type::NonConfirmable => {
+                self.unwanted = NoResponse::CLIENT_ERROR.and(NoResponse::SERVER_ERROR);
+                let event = self.handle_datagram(from, datagram, now, out);
+                self.unwanted = NoResponse::NONE;
+                return event;
+            }
+            Ok(_) => self.counts.rejected += 1,
+            Err(_) => self.counts.malformed += 1,
         }
+        self.counts.datagrams += 1;
         None
     }
 
@@ -188,7 +180,6 @@ impl ServerSide {
         from: SocketAddr,
         message: &Message<'b>,
         datagram: &[u8],
-        unwanted: NoResponse,
         now: Time,
         out: &mut Datagrams,
     ) -> Option<Event<'b>> {
@@ -210,7 +201,7 @@ impl ServerSide {
             key,
             is_confirmable,
             token: message.token,
-            unwanted,
+            unwanted: self.unwanted,
         };
         if self.is_repetition(&asked, now, out) || !self.admit(&asked, now, out) {
             return None;
@@ -288,7 +279,9 @@ impl ServerSide {
             no_response: message
                 .options
                 .uint(option::NO_RESPONSE)
-                .map_or(unwanted, |value| NoResponse::decode(value).and(unwanted)),
+                .map_or(asked.unwanted, |value| {
+                    NoResponse::decode(value).and(asked.unwanted)
+                }),
             is_confirmable,
             is_acknowledged: false,
         };
