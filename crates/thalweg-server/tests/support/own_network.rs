@@ -1,4 +1,4 @@
-//! A network of a test's own, with an interface of IPv6.
+//! A network of a test's own, with an interface of IPv6, whose address is fd77::1: within a network that no router knows (RFC 4193).
 
 use std::process::Command;
 
@@ -6,8 +6,6 @@ const INSIDE: &str = "THALWEG_INSIDE";
 
 /// The interface that is there.
 pub const INTERFACE: &str = "cast0";
-/// Within a network that no router knows (RFC 4193).
-pub const ADDRESS: &str = "fd77::1";
 
 /// Whether this is the part of a test that runs in a network of its own.
 pub fn is_inside() -> bool {
