@@ -3,35 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::group::{Group, delivered_per_s, name, stat};
-use super::plan::{Plan, cell, mqtt, phases};
 use super::shape::{Evidence, Found, Shape};
-use crate::cell::{Cell, Driver, Leg, Load, Protocol, Row, Standing, Workload};
+use crate::cell::{Cell, Driver, Protocol, Row, Standing};
 use crate::report::stat::{Stat, short};
-use crate::studies::plan::Budget;
 
-/// A class of traffic: its name, and who sends it in the latency part.
-struct Class {
-    name: &'static str,
-    /// Publishers, and what each of them sends of what one of the study's does: 200 sensors of 1,000, 1,600 cars of 16,000.
-    calm: (u32, f64),
-}
-
-/// Sizes and distances of messages are those of `thalweg bench gen`, by this seed.
-const CLASSES: [Class; 3] = [
-    Class {
-        name: "simple",
-        calm: (40, 0.2),
-    },
-    Class {
-        name: "complex",
-        calm: (100, 0.1),
-    },
-    Class {
-        name: "multimedia",
-        calm: (34, 1.0),
-    },
-];
-const CLASS_SEED: u64 = 1;
+const CLASSES: [&str; 3] = ["simple", "complex", "multimedia"];
 
 /// Brokers and the protocol each is measured with; the first four stand for the study's.
 const SYSTEMS: [(&str, Protocol); 10] = [
@@ -47,79 +23,6 @@ const SYSTEMS: [(&str, Protocol); 10] = [
     ("thalweg", Protocol::Xmpp),
 ];
 
-/// The cells of E1a, E1b and E1c.
-pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
-    let mut plan = Plan::new(budget, seed);
-    for (system, protocol) in SYSTEMS {
-        // CoAP knows neither streams nor flow control: it is asked for latencies, not for floods.
-        let floods = protocol != Protocol::Coap;
-        let leg = if protocol == Protocol::Mqtt {
-            mqtt(0)
-        } else {
-            Leg::of(protocol, 0)
-        };
-        for class in &CLASSES {
-            let is_there = match budget {
-                Budget::Quick => is_quick(system, protocol, class),
-                // Hours are for everything: of ours, what is compared.
-                Budget::Standard => {
-                    (!is_own_zeromq(system, protocol) || class.name == "simple")
-                        && (!is_own_xmpp(system, protocol) || class.name != "complex")
-                }
-                Budget::Paper => true,
-            };
-            if !is_there {
-                continue;
-            }
-            if floods {
-                throughput(&mut plan, system, leg, class);
-                ceiling(&mut plan, system, leg, class);
-            }
-            // No statement is about how late our ZeroMQ is.
-            if budget != Budget::Quick || !is_own_zeromq(system, protocol) {
-                latency(&mut plan, system, leg, class);
-            }
-            // A client that others wrote, beside ours: in hours, how fast it goes.
-            let has_others = match budget {
-                Budget::Quick => false,
-                Budget::Standard => class.name == "simple",
-                Budget::Paper => class.name != "complex",
-            };
-            if protocol == Protocol::Xmpp && has_others {
-                let mut others = Plan::new(budget, seed);
-                ceiling(&mut others, system, leg, class);
-                if budget == Budget::Paper {
-                    latency(&mut others, system, leg, class);
-                }
-                for mut cell in others.cells {
-                    cell.driver = Driver::Stock;
-                    cell.axes
-                        .insert("driver".to_owned(), "stock-client".to_owned());
-                    plan.cells.push(cell);
-                }
-            }
-        }
-    }
-    plan.cells
-}
-
-/// Twenty minutes are for everything: XMPP where its statements want it, CoAP and our ZeroMQ once.
-fn is_quick(system: &str, protocol: Protocol, class: &Class) -> bool {
-    match protocol {
-        Protocol::Xmpp => class.name != "complex",
-        Protocol::Coap => class.name == "simple",
-        _ => !is_own_zeromq(system, protocol) || class.name == "simple",
-    }
-}
-
-fn is_own_zeromq(system: &str, protocol: Protocol) -> bool {
-    system == "thalweg" && protocol == Protocol::Zmtp
-}
-
-fn is_own_xmpp(system: &str, protocol: Protocol) -> bool {
-    system == "thalweg" && protocol == Protocol::Xmpp
-}
-
 /// Who speaks first: as fast as it goes where we have such a client, else a stock library, else the common one.
 fn driver(protocol: Protocol) -> Driver {
     match protocol {
@@ -129,156 +32,16 @@ fn driver(protocol: Protocol) -> Driver {
     }
 }
 
-fn throughput(plan: &mut Plan, system: &str, leg: Leg, class: &Class) {
-    let budget = plan.budget;
-    let is_ours_beside = system == "thalweg" && leg.protocol != Protocol::Mqtt;
-    if budget == Budget::Quick && (is_ours_beside || leg.protocol == Protocol::Xmpp) {
-        return;
-    }
-    // No statement is about how our XMPP does with more pairs.
-    if budget == Budget::Standard && is_own_xmpp(system, leg.protocol) {
-        return;
-    }
-    let pairs: &[u32] = match (class.name, budget) {
-        ("simple", Budget::Quick) => &[10, 80, 320],
-        ("complex", Budget::Quick) => &[10, 80],
-        (_, Budget::Quick) => &[320],
-        ("multimedia", Budget::Standard) => &[40, 160, 600],
-        (_, Budget::Standard) => &[10, 40, 160, 600],
-        ("multimedia", Budget::Paper) => &[40, 80, 160, 320, 600],
-        _ => &[10, 20, 40, 80, 160, 320, 600],
-    };
-    let (warmup, measure, repeats) = plan.by((0.4, 1.6, 1), (0.5, 4.0, 3), (1.0, 300.0, 8));
-    // Cameras take pictures so rarely that a few seconds see none; their publishers are quicker by this, and it is told.
-    let scale = match (class.name, budget) {
-        ("multimedia", Budget::Quick) => 4.0,
-        ("multimedia", _) => 1.0,
-        // The study's ten machines offered up to 522,000 a second; this one has two cores for all.
-        _ => RATE_SCALE,
-    };
-    for pairs in pairs {
-        cell("E1a", system, leg)
-            .at("class", class.name)
-            .at("pairs", pairs)
-            .with(|cell| {
-                // At true speed, so that each publisher begins at a place of the day of its own (A36).
-                cell.load = Load::Replay {
-                    speed: 1.0,
-                    flows: *pairs,
-                    rate_scale: scale,
-                };
-                cell.workload = class.workload();
-                cell.driver = driver(leg.protocol);
-                cell.phases = phases(0.3, warmup, measure, 2.0);
-            })
-            .repeats(repeats, plan);
-    }
-}
-
-fn ceiling(plan: &mut Plan, system: &str, leg: Leg, class: &Class) {
-    // S1.1 is about intervals, about small messages, and not about STOMP.
-    let has_intervals = class.name == "simple" && leg.protocol != Protocol::Stomp;
-    let quick = if has_intervals { 3 } else { 1 };
-    let (warmup, measure, repeats) = plan.by((0.4, 1.6, quick), (1.0, 8.0, 3), (1.0, 60.0, 8));
-    cell("E1b", system, leg)
-        .at("class", class.name)
-        .at("pairs", 40)
-        .with(|cell| {
-            cell.workload = class.workload();
-            cell.load = Load::Flood { flows: 40 };
-            cell.driver = driver(leg.protocol);
-            // The drain ends when all has come: only a broker that is slow takes so long.
-            cell.phases = phases(0.3, warmup, measure, 20.0);
-        })
-        .repeats(repeats, plan);
-}
-
-fn latency(plan: &mut Plan, system: &str, leg: Leg, class: &Class) {
-    let budget = plan.budget;
-    // The study's day lasts 24 minutes here, in the paper budget.
-    let (measure, repeats) = plan.by((2.0, 1), (15.0, 3), (1440.0, 8));
-    let (publishers, part) = class.calm;
-    // 40 nets of 200 nodes send up to 6,960 messages a second; the quick run offers a quarter. It has four times as many
-    // images instead: a few seconds see none else.
-    let part = match (budget, class.name) {
-        (Budget::Quick, "multimedia") => part * 4.0,
-        (Budget::Quick, _) => part / 4.0,
-        _ => part,
-    };
-    let warmup = 0.5;
-    cell("E1c", system, leg)
-        .at("class", class.name)
-        .with(|cell| {
-            // A whole day in this time: distances of messages are true, the hours are short.
-            let speed = DAY_S / (warmup + measure);
-            cell.load = Load::Replay {
-                speed,
-                flows: publishers,
-                rate_scale: part,
-            };
-            cell.workload = class.workload();
-            cell.driver = driver(leg.protocol);
-            cell.phases = phases(0.3, warmup, measure, 3.0);
-        })
-        .repeats(repeats, plan);
-}
-
-impl Class {
-    fn workload(&self) -> Workload {
-        Workload::Class {
-            name: self.name.to_owned(),
-            seed: CLASS_SEED,
-        }
-    }
-}
-
-const DAY_S: f64 = 86_400.0;
-
-/// Part of the study's rate that a publisher of E1a offers here.
-const RATE_SCALE: f64 = 0.25;
-
 /// What became of S1.1 to S1.5.
 pub fn shapes(groups: &[Group], trials: &[(Cell, Row)]) -> Vec<Shape> {
-    let all = Peaks(groups);
+    let all = &Peaks(groups);
+    let latencies = |systems, as_mqtt| latencies(groups, trials, systems, as_mqtt);
     vec![
-        Shape::of(
-            "S1.1",
-            "small messages: ZMTP delivers more than MQTT, MQTT more than AMQP, AMQP more than XMPP; intervals apart. \
-                   Ours: each protocol not below the study's broker of that protocol",
-            "522,000, 134,000, 30,000, 1,000 messages/s",
-            (order_of_peaks(&all), against_baselines(&all)),
-        ),
-        Shape::of(
-            "S1.2",
-            "without XMPP, the greatest peak as a multiple of the least shrinks with the size of messages, to at most \
-                   1.5",
-            "17.4, 3.2, 1.0 to 1.15",
-            (shrinking(&all, &BASELINES), shrinking(&all, &OURS)),
-        ),
-        Shape::of(
-            "S1.3",
-            "XMPP at least 10 times below MQTT for small messages, at most 2.5 times for images. Ours: XMPP not below \
-                   ejabberd for either",
-            "134, 1.8",
-            (beside_xmpp(&all), beside_ejabberd(&all)),
-        ),
-        Shape::of(
-            "S1.4",
-            "MQTT and ZMTP: 90 % within 1 ms for simple and complex messages; AMQP: 65 % within 1 ms, 90 % within 3; \
-                   images: 90 % within 100 ms. Ours: MQTT's figures on every protocol",
-            "more than 90 %; about 70 % and 90 %; more than 90 %",
-            (
-                latencies(groups, trials, &BASELINES, false),
-                latencies(groups, trials, &OURS, true),
-            ),
-        ),
-        Shape::of(
-            "S1.5",
-            "throughput does not fall by more than 20 % when the number of pairs rises beyond what saturates the broker; \
-                   points at which the broker took less than was offered are part of the curve",
-            "figures",
-            (plateau(trials, &BASELINES), plateau(trials, &OURS)),
-        ),
+        Shape::of("S1.1", order_of_peaks(all), against_baselines(all)),
+        Shape::of("S1.2", shrinking(all, &BASELINES), shrinking(all, &OURS)),
+        Shape::of("S1.3", beside_xmpp(all), beside_ejabberd(all)),
+        Shape::of("S1.4", latencies(&BASELINES, false), latencies(&OURS, true)),
+        Shape::of("S1.5", plateau(trials, &BASELINES), plateau(trials, &OURS)),
     ]
 }
 
@@ -360,17 +123,17 @@ fn against_baselines(peaks: &Peaks<'_>) -> Found {
 
 fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
     let mut ratios = Vec::new();
-    for class in &CLASSES {
+    for class in CLASSES {
         let mut means = Vec::new();
         for system in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
-            match peaks.of(class.name, *system) {
+            match peaks.of(class, *system) {
                 Some(peak) => means.push(peak.mean),
                 // A quotient of other systems would be another figure.
                 None => {
                     return Found::not_asked(&format!(
                         "{} {}: no flood arrived",
                         name(system.1),
-                        class.name
+                        class
                     ));
                 }
             }
@@ -432,9 +195,9 @@ fn latencies(
 ) -> Found {
     let mut all = Evidence::default();
     for (system, protocol) in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
-        for class in &CLASSES {
-            let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class.name);
-            let who = format!("{} {}", name(*protocol), class.name);
+        for class in CLASSES {
+            let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class);
+            let who = format!("{} {}", name(*protocol), class);
             let mut trials = trials.iter();
             if let Some((_, row)) = trials.find(|(cell, row)| is_it(cell) && is_held_back(row)) {
                 let (sent, intended) = (row.sent, row.intended);
@@ -443,7 +206,7 @@ fn latencies(
                     format!("{who}: the broker took {sent} of {intended} messages"),
                 );
             }
-            let bars: &[(f64, f64)] = match (class.name, protocol) {
+            let bars: &[(f64, f64)] = match (class, protocol) {
                 ("multimedia", _) => &[(90.0, 100e3)],
                 (_, Protocol::Amqp) if !all_as_mqtt => &[(65.0, 1e3), (90.0, 3e3)],
                 _ => &[(90.0, 1e3)],
@@ -476,12 +239,12 @@ fn latencies(
 fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
     let mut evidence = Evidence::default();
     for (system, protocol) in systems {
-        for class in &CLASSES {
-            let who = format!("{system} {} {}", name(*protocol), class.name);
+        for class in CLASSES {
+            let who = format!("{system} {} {}", name(*protocol), class);
             let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
             for (cell, row) in trials
                 .iter()
-                .filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class.name))
+                .filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class))
             {
                 let rates = rates.entry(cell.load.flows()).or_default();
                 if row.standing == Standing::Valid || is_held_back(row) {
@@ -539,11 +302,14 @@ fn is_held_back(row: &Row) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::Workload;
+    use crate::studies::Study;
+    use crate::studies::plan::Budget;
     use crate::trial;
 
     #[test]
     fn every_class_has_its_sizes_and_its_distances() {
-        let cells = cells(Budget::Quick, 7);
+        let cells = Study::E1.cells(Budget::Quick, 7);
         assert!(
             cells
                 .iter()

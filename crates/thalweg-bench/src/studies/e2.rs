@@ -2,11 +2,8 @@
 
 use super::fragments;
 use super::group::Group;
-use super::plan::{Plan, by, cell, coap, lossy, mqtt, phases};
 use super::shape::{Evidence, Found, Shape};
-use crate::cell::{Cell, Leg, Protocol};
 use crate::report::stat::{Stat, short};
-use crate::studies::plan::Budget;
 
 pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 /// Sizes of E2c.
@@ -27,109 +24,6 @@ pub const RECKONED_QOS1: [f64; 9] = [
 pub const RECKONED_CON: [f64; 9] = [
     254.0, 334.0, 614.0, 1414.0, 2614.0, 4282.0, 8350.0, 16_554.0, 32_894.0,
 ];
-
-/// The cells of E2a (delay), E2b (bytes) and E2c (sizes). E2a's and E2b's figures come from the same trials: named E2b.
-pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
-    let mut plan = Plan::new(budget, seed);
-    let repeats = plan.by(1, 3, 5);
-    let mut wants = |experiment, system: &str, leg: Leg, bytes: u32, loss: f64| {
-        draft(budget, experiment, system, leg, bytes, loss).repeats(repeats, &mut plan);
-    };
-    let ways = [mqtt(0), mqtt(1), mqtt(2), coap(true), coap(false)];
-    for loss in LOSSES {
-        for leg in ways {
-            wants("E2b", "thalweg", leg, 60, loss);
-            wants("E2b", baseline(leg), leg, 60, loss);
-        }
-        for bytes in [600, 2000] {
-            for leg in [mqtt(1), coap(true)] {
-                wants("E2b", "thalweg", leg, bytes, loss);
-                if budget != Budget::Quick || (bytes, leg.protocol) == (2000, Protocol::Mqtt) {
-                    wants("E2b", baseline(leg), leg, bytes, loss);
-                }
-            }
-        }
-        wants("E2b", fragments::SYSTEM, coap(true), 2000, loss);
-    }
-    let losses: &[f64] = if budget == Budget::Quick {
-        &[0.0, 20.0]
-    } else {
-        &[0.0, 20.0, 25.0]
-    };
-    for loss in losses {
-        // 60, 600 and 2,000 bytes are in E2b.
-        for bytes in SIZES
-            .into_iter()
-            .filter(|bytes| ![60, 600, 2000].contains(bytes))
-        {
-            for leg in [mqtt(1), coap(true)] {
-                wants("E2c", "thalweg", leg, bytes, *loss);
-                if budget != Budget::Quick || (*loss == 0.0 && [200, 1200, 16_000].contains(&bytes))
-                {
-                    wants("E2c", baseline(leg), leg, bytes, *loss);
-                }
-            }
-        }
-        wants("E2c", fragments::SYSTEM, coap(true), 4000, *loss);
-    }
-    for loss in by(
-        budget,
-        vec![0.0, 20.0, 25.0],
-        LOSSES.to_vec(),
-        LOSSES.to_vec(),
-    ) {
-        for leg in [mqtt(1), coap(true)] {
-            // One flow, ten a second: what waits behind a lost packet waits with it.
-            let quick = draft(budget, "E2a", "thalweg", leg, 60, loss)
-                .at("rate", "10/s")
-                .open(10.0, 1);
-            quick.repeats(repeats, &mut plan);
-        }
-        // A broker whose notifications wait for 2 s as RFC 7252 says, not as long as round trips suggest.
-        let patient = draft(budget, "E2a", "thalweg", coap(true), 60, loss).at("timer", "rfc7252");
-        patient.with(unadapted).repeats(repeats, &mut plan);
-    }
-    plan.cells
-}
-
-fn draft(
-    budget: Budget,
-    experiment: &str,
-    system: &str,
-    leg: Leg,
-    bytes: u32,
-    loss: f64,
-) -> super::plan::Draft {
-    // Many slow flows keep up the load without what RFC 7252's NSTART of 1 does to a quick one.
-    let (flows, rate, measure, drain) = by(
-        budget,
-        (100, 0.05, 40.0, 60.0),
-        (100, 0.05, 120.0, 100.0),
-        (100, 0.05, 600.0, 100.0),
-    );
-    cell(experiment, system, leg)
-        .at("loss", format!("{loss}%"))
-        .payload(bytes)
-        .open(rate, flows)
-        .with(|cell| {
-            cell.link = lossy(loss);
-            cell.phases = phases(1.0, 0.0, measure, drain);
-        })
-}
-
-fn unadapted(cell: &mut Cell) {
-    cell.broker_settings
-        .insert("coap.adaptive_timeout".to_owned(), "false".to_owned());
-}
-
-/// Whose broker stands for the study's.
-fn baseline(leg: Leg) -> &'static str {
-    if leg.protocol == Protocol::Coap {
-        "libcoap"
-    } else {
-        "mosquitto"
-    }
-}
 
 /// One of the two columns.
 #[derive(Clone, Copy)]
@@ -189,50 +83,17 @@ impl<'g> Column<'g> {
 /// What became of S2.0 to S2.6.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let column = |is_ours| Column { groups, is_ours };
-    let both = |judge: fn(Column<'_>) -> Found| (judge(column(false)), judge(column(true)));
+    let both = |id, judge: fn(Column<'_>) -> Found| {
+        Shape::of(id, judge(column(false)), judge(column(true)))
+    };
     vec![
-        Shape::of(
-            "S2.0",
-            "60 B: QoS 1, QoS 2 and CON deliver everything at every loss (99.5 %), QoS 0 too; NON (1 - p)² of it",
-            "100 % (MQTT 1 and CON)",
-            both(delivery),
-        ),
-        Shape::of(
-            "S2.1",
-            "60 B: the mean delay of QoS 1 and of CON grows with the loss",
-            "figure only",
-            both(growth),
-        ),
-        Shape::of(
-            "S2.2",
-            "60 B: with little loss MQTT is quicker, with much loss CoAP",
-            "figure only; with today's TCP and RFC 7252's waits the change is not expected at low rates (EXPERIMENTS 3.2)",
-            both(crossing),
-        ),
-        Shape::of(
-            "S2.3",
-            "60 B, up to 5 % loss: QoS 2 takes more bytes than QoS 1, QoS 1 more than QoS 0; near 834, 554, 410",
-            "figure only; reckoned 834, 554, 410 B",
-            both(by_qos),
-        ),
-        Shape::of(
-            "S2.4",
-            "60 B: CON takes fewer bytes than QoS 1 at every loss up to 25 %",
-            "figure only; reckoned 1.66 times fewer without loss, 1.36 at 25 %",
-            both(small),
-        ),
-        Shape::of(
-            "S2.5",
-            "2000 B and at least 10 % loss: QoS 1 takes fewer bytes than CON without block-wise transfer (in IP fragments)",
-            "figure only; reckoned 6,091 and 9,401 B at 25 %",
-            both(large),
-        ),
-        Shape::of(
-            "S2.6",
-            "without loss the bytes per byte of payload fall with its size, to about 2.16 (two legs) at 16 kB",
-            "figure only; reckoned 2.16 (QoS 1), 2.06 (CON)",
-            both(overhead),
-        ),
+        both("S2.0", delivery),
+        both("S2.1", growth),
+        both("S2.2", crossing),
+        both("S2.3", by_qos),
+        both("S2.4", small),
+        both("S2.5", large),
+        both("S2.6", overhead),
     ]
 }
 

@@ -3,147 +3,22 @@
 use std::collections::BTreeSet;
 
 use super::group::{Group, client, name};
-use super::plan::{Plan, by, cell, mqtt, phases};
 use super::shape::{Evidence, Found, Shape};
-use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Row, Workload};
+use crate::cell::{Driver, Protocol, Row};
 use crate::report::stat::{Stat, short};
-use crate::studies::plan::Budget;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp];
 
-/// Namespaces, so that bytes are counted, and nothing else.
-const LAN: Link = Link {
-    namespaces: true,
-    ..Link::LOOPBACK
-};
-
-/// The cells of E4a (sizes) and E4b (intervals).
-pub fn cells(budget: Budget, seed: u64) -> Vec<Cell> {
-    let sizes: Vec<u32> = match budget {
-        Budget::Quick => vec![200, 350, 750, 1000],
-        Budget::Standard => (200..=1000).step_by(100).collect(),
-        Budget::Paper => (200..=1000).step_by(50).collect(),
-    };
-    let intervals: &[u64] = by(
-        budget,
-        &[20, 100, 500],
-        &[50, 100, 250, 500, 1000],
-        &[50, 100, 250, 500, 1000],
-    );
-    let mut plan = Plan::new(budget, seed);
-    for system in ["thalweg", "rabbitmq"] {
-        // RabbitMQ takes ten seconds of a processor to start: in a quick run, the ends only.
-        let is_slow = system == "rabbitmq" && budget == Budget::Quick;
-        for protocol in PROTOCOLS {
-            let drivers: &[Driver] = if is_slow {
-                &[Driver::Stock]
-            } else {
-                &[Driver::Common, Driver::Stock]
-            };
-            for driver in drivers.iter().copied() {
-                for size in sizes
-                    .iter()
-                    .filter(|size| !is_slow || [200, 1000].contains(*size))
-                {
-                    let interval = by(budget, 20, 100, 250);
-                    loops(
-                        &mut plan,
-                        "E4a",
-                        (system, protocol, driver),
-                        *size,
-                        interval,
-                    );
-                }
-            }
-            if system == "thalweg" || budget != Budget::Quick {
-                for interval in intervals {
-                    loops(
-                        &mut plan,
-                        "E4b",
-                        (system, protocol, Driver::Common),
-                        1000,
-                        *interval,
-                    );
-                }
-            }
-        }
-    }
-    plan.cells
-}
-
-fn loops(
-    plan: &mut Plan,
-    experiment: &str,
-    (system, protocol, driver): (&str, Protocol, Driver),
-    size: u32,
-    interval_ms: u64,
-) {
-    // The study: 30 times 10 blocks of 10 messages.
-    let is_ours = system == "thalweg";
-    let (messages, repeats) = plan.by(
-        (100, if is_ours { 3 } else { 2 }),
-        (100, if is_ours { 5 } else { 3 }),
-        (300, 10),
-    );
-    let leg = match (protocol, system) {
-        // RabbitMQ 3 speaks 3.1.1 only.
-        (Protocol::Mqtt, "rabbitmq") => Leg {
-            version: 3,
-            ..mqtt(1)
-        },
-        (Protocol::Mqtt, _) => mqtt(1),
-        _ => Leg::of(protocol, 1),
-    };
-    let measure =
-        (messages as f64 * interval_ms as f64 * 1e-3).clamp(2.0, plan.by(8.0, 60.0, 300.0));
-    cell(experiment, system, leg)
-        .at("driver", client(driver).replace(' ', "-"))
-        .at("payload", size)
-        .at("interval", format!("{interval_ms}ms"))
-        .with(|cell| {
-            cell.workload = Workload::Json { bytes: size };
-            cell.load = Load::Closed {
-                think_ns: interval_ms * 1_000_000,
-                flows: 1,
-            };
-            cell.driver = driver;
-            cell.link = LAN;
-            cell.phases = phases(plan.by(0.5, 2.0, 5.0), 0.3, measure, 3.0);
-        })
-        .repeats(repeats, plan);
-}
-
 /// What became of S4.1 to S4.4.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
-    let both =
-        |judge: fn(&[Group], &str) -> Found| (judge(groups, "rabbitmq"), judge(groups, "thalweg"));
+    let both = |id, judge: fn(&[Group], &str) -> Found| {
+        Shape::of(id, judge(groups, "rabbitmq"), judge(groups, "thalweg"))
+    };
     vec![
-        Shape::of(
-            "S4.1",
-            "the median round trip grows by at most 10 % from 200 to 1000 characters; STOMP is quicker than MQTT, MQTT than \
-             AMQP, at every size",
-            "STOMP < MQTT < AMQP, hardly depends on size",
-            both(flat),
-        ),
-        Shape::of(
-            "S4.2",
-            "what costs energy per message (bytes, frames, processor time of the client): MQTT not above the others by more than \
-             5 %",
-            "MQTT lowest at every interval",
-            both(frugal),
-        ),
-        Shape::of(
-            "S4.3",
-            "processor time of the client: told, not judged (it belongs to the client library)",
-            "STOMP lowest at 200 to 300, MQTT from 350 characters",
-            both(processor),
-        ),
-        Shape::of(
-            "S4.4",
-            "memory of the client: told, not judged; the common client is a part of the laboratory's own process",
-            "MQTT lowest at 200, AMQP above 250 characters",
-            both(memory),
-        ),
+        both("S4.1", flat),
+        both("S4.2", frugal),
+        both("S4.3", processor),
+        both("S4.4", memory),
     ]
 }
 

@@ -86,92 +86,34 @@ fn wait(groups: &[Group], scenario: &str, strategy: &str) -> Option<Stat> {
 
 /// What became of all statements.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
-    let baseline = || Found::not_asked("the study's algorithms run in our broker");
-    let shape = |id, what, paper, found: Option<Found>| {
+    let not_asked = || Found::not_asked("the study's algorithms run in our broker");
+    let shape = |id, found: Option<Found>| {
         let ours = found.unwrap_or_else(Found::nothing);
-        Shape::of(id, what, paper, (baseline(), ours))
+        Shape::of(id, not_asked(), ours)
     };
     let mut shapes = vec![
-        shape(
-            "S5.1",
-            "equal members: score as round-robin (1 ms), random at least 10 ms worse",
-            "figure only; simulated 34, 0, 0 ms",
-            equal_members(groups),
-        ),
-        shape(
-            "S5.2",
-            "uneven members, d = 10.44 ms: score at least 95 % below round-robin; round-robin and its slow member within 10 %",
-            "1492.3 ms, 4664.1 ms; 27.4 ms: 98 % less",
-            uneven_members(groups),
-        ),
-        shape(
-            "S5.3",
-            "score when steady: shares 40/40/20 ± 3; quick members pay at most 20 ms; the slow one 60 ms on average, 120 at most",
-            "39.8/39.8/20.4 %; at most 19.3 ms; 34.8 ms, at most 71",
-            steady_split(groups),
-        ),
-        shape(
-            "S5.4",
-            "round-robin: the k-th message of the slow member waits k(50 - 3d) ms, ± 2 ms",
-            "arithmetic",
-            closed_form(groups),
-        ),
-        shape(
-            "S5.5a",
-            "score: shorter intervals between reports are not worse until reports are 1 % of the bytes",
-            "left open",
-            shorter_reports(groups),
-        ),
-        shape(
-            "S5.5b",
-            "adaptive, unmodified client: no start-up transient, equal members 0 and 1 are at most 2 ms apart",
-            "about 10 ms with score",
-            no_bad_start(groups),
-        ),
-        shape(
-            "S5.5c",
-            "adaptive beats score when a burst comes between reports and when a member becomes slow",
-            "left open",
-            better_when_things_change(groups),
-        ),
-        shape(
-            "S5.6",
-            "without reports or acknowledgements: exactly the order of round-robin",
-            "rule of the algorithm",
-            silent(groups),
-        ),
-        shape(
-            "bar, reports",
-            "scenario 2, mean wait, unmodified client of the thesis",
-            "at most 20 ms (thesis: 27.4)",
-            bar(groups, "adaptive", 20.0),
-        ),
-        shape(
-            "bar, events",
-            "scenario 2, mean wait, reports on events",
-            "at most 10 ms (thesis: 27.4)",
-            bar(groups, "adaptive+events", 10.0),
-        ),
-        shape(
-            "bar, QoS 1",
-            "scenario 2, mean wait, QoS 1",
-            "at most 4 ms (thesis: 27.4)",
-            bar(groups, "adaptive+qos1", 4.0),
-        ),
-        shape(
-            "bar, silent",
-            "scenario 2, no acknowledgement and no report: mean wait as a multiple of round-robin",
-            "at most 1.02",
-            silent_bar(groups),
-        ),
+        shape("S5.1", equal_members(groups)),
+        shape("S5.2", uneven_members(groups)),
+        shape("S5.3", steady_split(groups)),
+        shape("S5.4", closed_form(groups)),
+        shape("S5.5a", shorter_reports(groups)),
+        shape("S5.5b", no_bad_start(groups)),
+        shape("S5.5c", better_when_things_change(groups)),
+        shape("S5.6", silent(groups)),
+        shape("bar, reports", bar(groups, "adaptive", 20.0)),
+        shape("bar, events", bar(groups, "adaptive+events", 10.0)),
+        shape("bar, QoS 1", bar(groups, "adaptive+qos1", 4.0)),
+        shape("bar, silent", silent_bar(groups)),
     ];
     for condition in rows::conditions() {
         let group = find(groups, "bars", condition.name, "", "adaptive");
-        if let Some(found) = group.and_then(against_the_limit) {
-            let what = "mean and 99 % of the response as multiples of the work-conserving limit";
-            let paper = "no study: this project's bars";
-            shapes.push(shape(condition.name, what, paper, Some(found)));
-        }
+        shapes.extend(group.and_then(against_the_limit).map(|ours| Shape {
+            id: condition.name,
+            what: "mean and 99 % of the response as multiples of the work-conserving limit",
+            paper: "no study: this project's bars",
+            baseline: not_asked(),
+            ours,
+        }));
     }
     shapes
 }

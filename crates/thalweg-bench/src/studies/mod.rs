@@ -17,6 +17,7 @@ pub mod e3;
 pub mod e4;
 pub mod e5;
 pub mod fragments;
+mod grid;
 pub mod group;
 pub mod plan;
 #[cfg(test)]
@@ -51,25 +52,28 @@ impl Study {
     ];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Study::E1 => "E1",
-            Study::E2 => "E2",
-            Study::E2d => "E2d",
-            Study::E3 => "E3",
-            Study::E4 => "E4",
-            Study::E5 => "E5",
-        }
+        self.words().0
     }
 
     /// What it is about, for a heading.
     pub fn title(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Study::E1 => "E1: three classes of traffic",
-            Study::E2 => "E2: MQTT and CoAP through a link that loses packets",
-            Study::E2d => "E2d: the protocol chosen while the loss changes",
-            Study::E3 => "E3: flood, periodic and sporadic traffic over 95 Mbit/s",
-            Study::E4 => "E4: MQTT, AMQP and STOMP on one device",
-            Study::E5 => "E5: shared subscriptions that know the state of their members",
+            Study::E1 => ("E1", "E1: three classes of traffic"),
+            Study::E2 => ("E2", "E2: MQTT and CoAP through a link that loses packets"),
+            Study::E2d => ("E2d", "E2d: the protocol chosen while the loss changes"),
+            Study::E3 => (
+                "E3",
+                "E3: flood, periodic and sporadic traffic over 95 Mbit/s",
+            ),
+            Study::E4 => ("E4", "E4: MQTT, AMQP and STOMP on one device"),
+            Study::E5 => (
+                "E5",
+                "E5: shared subscriptions that know the state of their members",
+            ),
         }
     }
 
@@ -80,12 +84,13 @@ impl Study {
 
     /// The same; of E2d those of such courses.
     pub fn cells_of(self, courses: &CourseArgs, budget: Budget, seed: u64) -> Vec<Cell> {
+        let of = |text| grid::cells(text, budget, seed).expect("a test reads it");
         let mut cells = match self {
-            Study::E1 => e1::cells(budget, seed),
-            Study::E2 => e2::cells(budget, seed),
+            Study::E1 => of(include_str!("e1.toml")),
+            Study::E2 => of(include_str!("e2.toml")),
             Study::E2d => crate::e2d::plan::cells(courses, budget, seed),
-            Study::E3 => e3::cells(budget, seed),
-            Study::E4 => e4::cells(budget, seed),
+            Study::E3 => of(include_str!("e3.toml")),
+            Study::E4 => of(include_str!("e4.toml")),
             Study::E5 => crate::e5::plan::cells(&crate::e5::plan::recipes(budget), seed),
         };
         plan::shuffle(&mut cells, seed);

@@ -1,5 +1,25 @@
 //! A statement of a study, and what became of it twice: with the brokers that the study used, and with ours.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+/// What studies say, in words.
+static STATEMENTS: LazyLock<Vec<Statement>> = LazyLock::new(|| {
+    let file: BTreeMap<String, Vec<Statement>> =
+        toml::from_str(include_str!("statements.toml")).expect("a test reads it");
+    file.into_values().flatten().collect()
+});
+
+#[derive(Deserialize)]
+struct Statement {
+    id: String,
+    what: String,
+    /// The study's own figures.
+    paper: String,
+}
+
 /// Whether something came out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ruling {
@@ -170,13 +190,10 @@ fn some(words: &[String]) -> String {
 const SHOWN_MAX: usize = 4;
 
 impl Shape {
-    /// A statement with its name, its words and the study's figures, and what was found in either column.
-    pub fn of(
-        id: &'static str,
-        what: &'static str,
-        paper: &'static str,
-        (baseline, ours): (Found, Found),
-    ) -> Shape {
+    /// A statement by its name, and what was found in either column.
+    pub fn of(id: &'static str, baseline: Found, ours: Found) -> Shape {
+        let known = STATEMENTS.iter().find(|it| it.id == id);
+        let (what, paper) = known.map_or(("", ""), |it| (&it.what, &it.paper));
         Shape {
             id,
             what,

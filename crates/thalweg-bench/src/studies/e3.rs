@@ -1,118 +1,93 @@
-//! Statements S3.1 to S3.8, and policies that are in none: what became of them, by what was measured.
+//! E3: flood, periodic and sporadic traffic over a link of 95 Mbit/s, and policies (study C): brokers, libzmq and Cyclone DDS
+//! without one, and Cyclone DDS through our bridge. What became of its statements S3.1 to S3.8, and of policies that are in
+//! none.
+
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
-use super::{
-    BASE, BATCHES, BOTH, BOUNDED, CLASSED, CYCLONE, LIFESPAN, LIFESPAN_MS, LINK_BITS, MULTICAST,
-    OURS, PRIORITY, RATE, RATE_MAX, REPAIRED, SLOW, THROTTLE,
-};
 use crate::cell::{Protocol, Row};
 use crate::report::stat::{Stat, short};
 use crate::studies::group::{Group, name, way};
 use crate::studies::shape::{Evidence, Found, Shape};
 
+/// Bits a second of the study's network.
+pub const LINK_BITS: u64 = 95_000_000;
+const LINK_MBIT: f64 = LINK_BITS as f64 * 1e-6;
+
+// Policies of E3d.
+const BASE: &str = "base";
+const MULTICAST: &str = "Multicast";
+const BATCHES: &str = "Turbo";
+const REPAIRED: &str = "Multicast+Repair";
+const BOTH: &str = "Multicast+Turbo";
+const SLOW: &str = "SlowHeartbeat";
+const THROTTLE: &str = "AutoThrottle";
+const LIFESPAN: &str = "Lifespan";
+const LIFESPAN_MS: u32 = 1000;
+const RATE: &str = "RateLimit";
+/// So many messages a subscriber is sent in a second, at most.
+const RATE_MAX: u32 = 500;
+const PRIORITY: &str = "Priority";
+/// And what is under way to a client is bounded, too.
+const BOUNDED: &str = "Priority+SendBuffer";
+/// And what has the priority has a class of service, too.
+const CLASSED: &str = "Priority+DSCP";
+const OURS: &str = "thalweg";
+const CYCLONE: &str = "cyclonedds";
+
 /// What became of S3.1 to S3.8, and of the policies that are in no statement.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let not_built = |why: &str| Found::not_asked(&format!("not built: {why}"));
+    let both = |id, judge: fn(&[Group], &str) -> Found, baseline| {
+        Shape::of(id, judge(groups, baseline), judge(groups, OURS))
+    };
     vec![
-        Shape::of(
-            "S3.1",
-            "1-1 below 1 KB: ZMTP above DDS, DDS above MQTT (QoS 2, one at a time), ZMTP at least 5 times MQTT",
-            "18 to 32 times",
-            (
-                small_floods(groups, "mosquitto"),
-                small_floods(groups, "thalweg"),
-            ),
-        ),
-        Shape::of(
-            "S3.2",
-            "1-1 from 4 KB: a peer reaches 90 % of the link",
-            "92 to 95 Mbit/s",
-            (
-                whole_link(groups, &["cyclonedds", "zmq-peers"]),
-                whole_link(groups, &["thalweg"]),
-            ),
-        ),
-        Shape::of(
-            "S3.3",
-            "1-7, large payloads: each subscriber gets a seventh of the link (13.6 Mbit/s ± 10 %)",
-            "12.0 to 14.9 Mbit/s",
-            (sevenths(groups, false), sevenths(groups, true)),
-        ),
-        Shape::of(
-            "S3.4",
-            "1-7 by multicast: at least 3 times unicast up to 1 KB, at least half of the link for large payloads",
-            "+273 to 542 %; 50 to 87 Mbit/s",
-            (multicast(groups, CYCLONE), multicast(groups, OURS)),
-        ),
-        Shape::of(
-            "S3.5",
-            "batches: at least 1.2 times without below 1 KB, the same ± 5 % from 4 KB",
-            "+24 to 848 %",
-            (batches(groups, CYCLONE), batches(groups, OURS)),
-        ),
+        both("S3.1", small_floods, "mosquitto"),
+        both("S3.2", whole_link, PEERS),
+        both("S3.3", sevenths, OTHERS),
+        both("S3.4", multicast, CYCLONE),
+        both("S3.5", batches, CYCLONE),
         Shape::of(
             "S3.6",
-            "throttled by itself: lower latency than without, at most 25 % less throughput",
-            "-18 %, -3.6 %",
-            (
-                not_built("Cyclone DDS has no AutoThrottle"),
-                quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
-            ),
+            not_built("Cyclone DDS has no AutoThrottle"),
+            quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
         ),
-        Shape::of(
-            "S3.7",
-            "periodic, 64 B and 2 KB: the 90 % latency does not depend on the rate (greatest / least at most 1.5); 32 KB: it \
-             does once rate times size is above the link",
-            "flat; knee at 400/s of 32 KB",
-            (periodic_p90(groups, false), periodic_p90(groups, true)),
-        ),
-        Shape::of(
-            "S3.8",
-            "sporadic beside periodic: MQTT's deviation while large messages come is above that of both kinds of peers",
-            "64 B: 7284 us against 125 (DDS) and 1799 (ZeroMQ)",
-            (
-                neighbours(groups, "mosquitto"),
-                neighbours(groups, "thalweg"),
-            ),
-        ),
+        both("S3.7", periodic_p90, OTHERS),
+        both("S3.8", neighbours, "mosquitto"),
         Shape::of(
             "C, heartbeat",
-            "1-7: with rarer heartbeats latency falls, and throughput does not",
-            "latency -49 %",
-            (
-                quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
-                not_built("MQTT has no heartbeats for data"),
-            ),
+            quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
+            not_built("MQTT has no heartbeats for data"),
         ),
         Shape::of(
             "C, rate limit",
-            "each subscriber gets at most so much a second, and that within 2 %",
-            "a table of features",
-            (
-                not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
-                limited(groups),
-            ),
+            not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
+            limited(groups),
         ),
-        Shape::of(
-            "C, lifespan",
-            "to subscribers that are too slow nothing is delivered that is older than its lifespan and the network's queue",
-            "a table of features",
-            (never_older(groups, "mosquitto"), never_older(groups, OURS)),
-        ),
+        both("C, lifespan", never_older, "mosquitto"),
         Shape::of(
             "C, priority",
-            "the 99 % latency of priority 9 beside priority 4, over one connection or with a class of service of its own, is at \
-             most 3 times what it was alone",
-            "a table of features",
-            (
-                not_built(
-                    "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
-                ),
-                first_beside_others(groups),
+            not_built(
+                "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
             ),
+            first_beside_others(groups),
         ),
     ]
+}
+
+/// Columns that are of several systems.
+const PEERS: &str = "cyclonedds or zmq-peers";
+const OTHERS: &str = "all but thalweg";
+
+fn is_in(column: &str, group: &Group) -> bool {
+    let system = group.cell.system.as_str();
+    match column {
+        OTHERS => system != OURS,
+        PEERS => ["cyclonedds", "zmq-peers"].contains(&system),
+        _ => system == column,
+    }
 }
 
 fn e3d<'g>(
@@ -171,13 +146,11 @@ fn held(mut all: Evidence, lines: impl Iterator<Item = Comparison>, between: &st
     all.found(between)
 }
 
-const LINK_MBIT: f64 = LINK_BITS as f64 * 1e-6;
-
 /// Of protocols that need no broker, between these systems' clients.
-fn whole_link(groups: &[Group], systems: &[&str]) -> Found {
+fn whole_link(groups: &[Group], column: &str) -> Found {
     let line = |group: &Group| {
         let (protocol, qos) = (group.cell.publish.protocol, group.cell.publish.qos);
-        let is_one = systems.contains(&group.cell.system.as_str())
+        let is_one = is_in(column, group)
             && matches!((protocol, qos), (Protocol::Zmtp, _) | (Protocol::Dds, 1..));
         let size = group.payload().filter(|size| is_one && *size >= 4096)?;
         let rate = group.mbit()?;
@@ -454,9 +427,9 @@ fn small_floods(groups: &[Group], system: &str) -> Found {
     }
 }
 
-fn sevenths(groups: &[Group], is_ours: bool) -> Found {
+fn sevenths(groups: &[Group], column: &str) -> Found {
     let line = |group: &Group| {
-        let is_it = (group.cell.system == "thalweg") == is_ours && group.cell.publish.window != 1;
+        let is_it = is_in(column, group) && group.cell.publish.window != 1;
         let size = group.payload().filter(|size| is_it && *size >= 16_384)?;
         let rate = group.mbit()?;
         let words = format!(
@@ -471,12 +444,10 @@ fn sevenths(groups: &[Group], is_ours: bool) -> Found {
     )
 }
 
-fn periodic_p90(groups: &[Group], is_ours: bool) -> Found {
+fn periodic_p90(groups: &[Group], column: &str) -> Found {
     let all: Vec<&Group> = groups
         .iter()
-        .filter(|group| {
-            group.cell.experiment == "E3b" && (group.cell.system == "thalweg") == is_ours
-        })
+        .filter(|group| group.cell.experiment == "E3b" && is_in(column, group))
         .collect();
     let mut systems: Vec<(&str, Protocol)> = all
         .iter()
