@@ -19,6 +19,19 @@ pub fn usage(root: u32) -> Usage {
         })
 }
 
+/// Processor seconds of this process and of its descendants, those that have ended too.
+pub fn family_cpu_s() -> f64 {
+    let all = family(std::process::id()).into_iter();
+    all.filter_map(|process| cpu_s(&stat(process)?)).sum()
+}
+
+/// User and system time, its own and that of children that have ended.
+fn cpu_s(fields: &[String]) -> Option<f64> {
+    let ticks = fields.get(10..14)?.iter();
+    let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
+    Some(ticks / TICKS)
+}
+
 /// A process and all that come from it and are still there.
 pub fn family(root: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -46,13 +59,7 @@ pub fn born(process: u32) -> Option<u64> {
 }
 
 fn of_one(process: u32) -> Option<Usage> {
-    let fields = stat(process)?;
-    // User and system time, its own and that of children that have ended.
-    let ticks: f64 = fields
-        .get(10..14)?
-        .iter()
-        .filter_map(|field| field.parse::<f64>().ok())
-        .sum();
+    let cpu_s = cpu_s(&stat(process)?)?;
     let read =
         |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
     let tasks = fs::read_dir(format!("/proc/{process}/task"))
@@ -67,7 +74,7 @@ fn of_one(process: u32) -> Option<Usage> {
         })
         .sum();
     Some(Usage {
-        cpu_s: ticks / TICKS,
+        cpu_s,
         rss_kib: number(&read("status"), "VmRSS:"),
         pss_kib: number(&read("smaps_rollup"), "Pss:"),
         switches,
@@ -76,16 +83,13 @@ fn of_one(process: u32) -> Option<Usage> {
 
 /// The fields of /proc/…/stat that follow the state: the first is the parent.
 fn stat(process: u32) -> Option<Vec<String>> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    fields(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+fn fields(line: &str) -> Option<Vec<String>> {
     // The name in parentheses may hold anything.
-    Some(
-        text.rsplit_once(')')?
-            .1
-            .split_whitespace()
-            .skip(1)
-            .map(str::to_owned)
-            .collect(),
-    )
+    let words = line.rsplit_once(')')?.1.split_whitespace().skip(1);
+    Some(words.map(str::to_owned).collect())
 }
 
 /// The number behind a word at the beginning of a line.
@@ -134,6 +138,13 @@ mod tests {
             Usage::default(),
             "one that has ended uses nothing"
         );
+    }
+
+    #[test]
+    fn a_line_of_a_process_with_a_strange_name_is_read() {
+        let line = "42 (a b) c)) S 7 42 42 0 -1 4194560 1 0 0 0 10 20 3 4 20 0 1 0 5 6 7";
+        let fields = fields(line).expect("a line");
+        assert_eq!((fields[0].as_str(), cpu_s(&fields)), ("7", Some(0.37)));
     }
 
     #[test]

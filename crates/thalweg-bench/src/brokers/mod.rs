@@ -7,31 +7,27 @@
 //! in [`Running::configuration`], for the record.
 //!
 //! ```text
-//!   start ──> Site (folder, host, ports) ──> mosquitto | rabbitmq | … : Launch ──> Process (namespace, core) ──> Running
+//!   start ──> Site (folder, host, ports) ──> thalweg | a recipe of systems.toml: Launch ──> Process ──> Running
 //! ```
 
 pub mod calls;
-mod ejabberd;
 pub(crate) mod guard;
-mod libcoap;
+mod launch;
 mod meter;
-mod mosquitto;
 mod native;
-mod nats;
 mod peers;
 mod ports;
 mod process;
-mod rabbitmq;
 mod site;
 mod system;
 mod thalweg;
-mod zeromq;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+pub(crate) use meter::family_cpu_s;
 pub(crate) use native::cache;
 pub use native::{dds_peer, xmpp_peer, zmq_peer};
 pub use system::System;
@@ -109,29 +105,23 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
     let Some(system) = System::named(&cell.system) else {
         return elsewhere(&cell.system, &wanted);
     };
+    let failed = |why: String| NoBroker::Failed(io::Error::other(why));
+    let name = &system.name;
     if let Some(missing) = wanted.iter().find(|protocol| !system.speaks(**protocol)) {
-        return Err(NoBroker::Failed(io::Error::other(format!(
-            "{system} does not speak {}",
-            word(*missing)
-        ))));
+        return Err(failed(format!("{name} does not speak {}", word(*missing))));
     }
-    if cell.extras.carrier.is_some() && !matches!(system, System::Thalweg | System::Mosquitto) {
-        return Err(NoBroker::Failed(io::Error::other(format!(
-            "{system} is not configured for TLS and WebSocket here: start it and name its HOST:PORT"
-        ))));
+    if cell.extras.carrier.is_some() && !["thalweg", "mosquitto"].contains(&name.as_str()) {
+        return Err(failed(format!(
+            "{name} is not configured for TLS and WebSocket here: start it and name its HOST:PORT"
+        )));
     }
     let site = Site::new(cell, space)?;
-    if system.is_peers() {
+    if system.is_peers {
         return peers::stand_in(system, site);
     }
-    let launch = match system {
-        System::Thalweg => thalweg::launch(&site),
-        System::Mosquitto => mosquitto::launch(&site),
-        System::Rabbitmq => rabbitmq::launch(&site),
-        System::Ejabberd => ejabberd::launch(&site),
-        System::Nats => nats::launch(&site),
-        System::ZmqProxy | System::ZmqPeers | System::CycloneDds => zeromq::launch(&site),
-        System::Libcoap => libcoap::launch(&site),
+    let launch = match &system.launch {
+        Some(recipe) => launch::by_recipe(system, recipe, &site),
+        None => thalweg::launch(system, &site),
     }?;
     let version = system.version()?;
     let (addresses, configuration) = (launch.addresses.clone(), launch.configuration.clone());
@@ -200,7 +190,7 @@ impl Running {
 /// One that runs: `HOST:PORT`, or `PROTOCOL=HOST:PORT,…` where legs differ.
 fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
     let unknown = || {
-        let names: Vec<&str> = System::ALL.iter().map(|system| system.name()).collect();
+        let names: Vec<&str> = System::all().iter().map(|it| it.name.as_str()).collect();
         NoBroker::Failed(io::Error::other(format!(
             "{text}: a system is one of {}, or HOST:PORT",
             names.join(", ")
@@ -243,12 +233,12 @@ mod tests {
     use crate::cell::{Leg, Load, Workload};
 
     /// A cell of which only the system and its protocol matter here.
-    fn cell(system: System, protocol: Protocol) -> Cell {
+    fn cell(system: &str, protocol: Protocol) -> Cell {
         let leg = Leg::of(protocol, 1);
         Cell {
             experiment: "brokers".to_owned(),
             seed: 1,
-            system: system.name().to_owned(),
+            system: system.to_owned(),
             cpus: (Some(0), None),
             publish: leg,
             subscribe: leg,
@@ -263,11 +253,12 @@ mod tests {
     }
 
     /// Starts, looks at and stops a broker for each protocol that it speaks; says so if it is not there.
-    fn comes_and_goes(system: System) {
+    fn comes_and_goes(system: &str) {
         use Protocol::{Amqp, Coap, Mqtt, Stomp, Xmpp, Zmtp};
+        let speaks = |it: &Protocol| System::named(system).is_some_and(|named| named.speaks(*it));
         for protocol in [Mqtt, Coap, Amqp, Stomp, Xmpp, Zmtp]
             .into_iter()
-            .filter(|protocol| system.speaks(*protocol))
+            .filter(speaks)
         {
             let begun = Instant::now();
             let running = match start(&cell(system, protocol), None) {
@@ -323,13 +314,7 @@ mod tests {
 
     #[test]
     fn small_brokers_come_and_go() {
-        for system in [
-            System::Thalweg,
-            System::Mosquitto,
-            System::Nats,
-            System::ZmqProxy,
-            System::Libcoap,
-        ] {
+        for system in ["thalweg", "mosquitto", "nats", "zmq-proxy", "libcoap"] {
             comes_and_goes(system);
         }
     }
@@ -337,18 +322,18 @@ mod tests {
     #[test]
     #[ignore = "RabbitMQ takes half a minute, each time"]
     fn rabbitmq_comes_and_goes() {
-        comes_and_goes(System::Rabbitmq);
+        comes_and_goes("rabbitmq");
     }
 
     #[test]
     #[ignore = "ejabberd takes ten seconds"]
     fn ejabberd_comes_and_goes() {
-        comes_and_goes(System::Ejabberd);
+        comes_and_goes("ejabberd");
     }
 
     #[test]
     fn nobody_is_asked_for_what_he_does_not_speak() {
-        let told = start(&cell(System::Mosquitto, Protocol::Coap), None).err();
+        let told = start(&cell("mosquitto", Protocol::Coap), None).err();
         assert!(
             matches!(told, Some(NoBroker::Failed(error)) if error.to_string() == "mosquitto does not speak coap")
         );

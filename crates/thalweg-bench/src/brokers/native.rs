@@ -9,39 +9,35 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use super::NoBroker;
-use super::system::{System, found};
+use super::system::found;
 
 /// The program that is a ZeroMQ proxy, publishers and subscribers; compiled if need be.
 pub fn zmq_peer() -> Result<PathBuf, NoBroker> {
-    let absent = || NoBroker::Absent(System::ZmqProxy.install().to_owned());
     let sources = [("zmqpeer.c", include_str!("../../native/zmqpeer.c")), PEER];
-    made("zmqpeer", &sources, |folder, program| {
-        let compiler = compiler("zmq.h").ok_or_else(absent)?;
-        compile(&compiler, folder, program, &["zmqpeer.c", "-lzmq"])
-    })
+    peer(
+        "zmqpeer",
+        &sources,
+        "zmq.h",
+        &["zmqpeer.c", "-lzmq"],
+        "libzmq3-dev",
+    )
 }
 
 /// The program that is publishers and subscribers of Cyclone DDS; compiled if need be.
 pub fn dds_peer() -> Result<PathBuf, NoBroker> {
-    let absent = || NoBroker::Absent(System::CycloneDds.install().to_owned());
     let sources = [
         ("ddspeer.c", include_str!("../../native/ddspeer.c")),
         ("lab.idl", include_str!("../../native/lab.idl")),
         PEER,
     ];
-    made("ddspeer", &sources, |folder, program| {
-        let compiler = compiler("dds/dds.h").ok_or_else(absent)?;
-        let of_types = found(&["idlc"]).ok_or_else(absent)?;
-        run(Command::new(of_types)
-            .args(["-l", "c", "lab.idl"])
-            .current_dir(folder))?;
-        compile(
-            &compiler,
-            folder,
-            program,
-            &["ddspeer.c", "lab.c", "-lddsc"],
-        )
-    })
+    let packages = "cyclonedds-dev cyclonedds-tools";
+    peer(
+        "ddspeer",
+        &sources,
+        "dds/dds.h",
+        &["ddspeer.c", "lab.c", "-lddsc"],
+        packages,
+    )
 }
 
 /// The program that is publishers and subscribers of XMPP; compiled if need be.
@@ -50,16 +46,45 @@ pub fn xmpp_peer() -> Result<PathBuf, NoBroker> {
         ("xmpppeer.c", include_str!("../../native/xmpppeer.c")),
         PEER,
     ];
-    made("xmpppeer", &sources, |folder, program| {
-        let compiler =
-            compiler("strophe.h").ok_or_else(|| NoBroker::Absent(INSTALL_STROPHE.to_owned()))?;
-        compile(&compiler, folder, program, &["xmpppeer.c", "-lstrophe"])
-    })
+    peer(
+        "xmpppeer",
+        &sources,
+        "strophe.h",
+        &["xmpppeer.c", "-lstrophe"],
+        "libstrophe-dev",
+    )
 }
 
-/// The command that installs what [`xmpp_peer`] needs (Debian).
-const INSTALL_STROPHE: &str =
-    "apt-get install --no-install-recommends gcc libc6-dev libstrophe-dev";
+/// Compiled with what has this header, from these packages (Debian); types in IDL first.
+fn peer(
+    name: &str,
+    sources: &[(&str, &str)],
+    header: &str,
+    rest: &[&str],
+    packages: &str,
+) -> Result<PathBuf, NoBroker> {
+    let install = format!("apt-get install --no-install-recommends gcc libc6-dev {packages}");
+    let absent = || NoBroker::Absent(install.clone());
+    made(name, sources, |folder, program| {
+        let folders = ["/usr/include", "/usr/local/include"];
+        let has_header = folders
+            .iter()
+            .any(|it| Path::new(it).join(header).is_file());
+        let compiler = found(&["cc", "gcc", "clang"]).filter(|_| has_header);
+        let compiler = compiler.ok_or_else(absent)?;
+        for (types, _) in sources.iter().filter(|(file, _)| file.ends_with(".idl")) {
+            let idlc = found(&["idlc"]).ok_or_else(absent)?;
+            run(Command::new(idlc)
+                .args(["-l", "c", types])
+                .current_dir(folder))?;
+        }
+        run(Command::new(compiler)
+            .args(["-O2", "-std=gnu11", "-pthread", "-o"])
+            .arg(program)
+            .args(rest)
+            .current_dir(folder))
+    })
+}
 
 /// Held while a program is made.
 static MAKING: Mutex<()> = Mutex::new(());
@@ -89,22 +114,6 @@ fn made(
         make(&half, &half.join(name)).and_then(|()| Ok(fs::rename(half.join(name), &program)?));
     let _ = fs::remove_dir_all(&half);
     outcome.map(|()| program)
-}
-
-/// A compiler, if the library's header is there.
-fn compiler(header: &str) -> Option<PathBuf> {
-    let has_header = ["/usr/include", "/usr/local/include"]
-        .iter()
-        .any(|folder| Path::new(folder).join(header).is_file());
-    found(&["cc", "gcc", "clang"]).filter(|_| has_header)
-}
-
-fn compile(compiler: &Path, folder: &Path, program: &Path, rest: &[&str]) -> Result<(), NoBroker> {
-    run(Command::new(compiler)
-        .args(["-O2", "-std=gnu11", "-pthread", "-o"])
-        .arg(program)
-        .args(rest)
-        .current_dir(folder))
 }
 
 fn run(command: &mut Command) -> Result<(), NoBroker> {

@@ -11,7 +11,7 @@ use crate::cell::Protocol;
 use crate::net::CLIENT_HOST;
 
 /// Where publishers are found, and what the library is told.
-pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
+pub fn stand_in(system: &System, site: Site<'_>) -> Result<Running, NoBroker> {
     // Nothing is written there.
     let _ = fs::remove_dir_all(&site.folder);
     let version = system.version()?;
@@ -19,31 +19,18 @@ pub fn stand_in(system: System, site: Site<'_>) -> Result<Running, NoBroker> {
         Some(_) => CLIENT_HOST.parse().map_err(std::io::Error::other)?,
         None => site.host,
     };
-    let (protocol, configuration) = match system {
-        System::CycloneDds => {
-            let ends = [(publisher, site.host), (site.host, publisher)];
-            let is_multicast = site
-                .cell
-                .broker_settings
-                .get("multicast")
-                .is_some_and(|word| word == "true");
-            let heartbeat = site
-                .cell
-                .broker_settings
-                .get("heartbeat")
-                .map(String::as_str);
-            let texts = ends.map(|(own, peer)| {
-                cyclone(
-                    0,
-                    &own.to_string(),
-                    &peer.to_string(),
-                    is_multicast,
-                    heartbeat,
-                )
+    let (protocol, configuration) = match system.speaks(Protocol::Dds) {
+        true => {
+            let settings = &site.cell.broker_settings;
+            let is_multicast = settings.get("multicast").is_some_and(|word| word == "true");
+            let heartbeat = settings.get("heartbeat").map(String::as_str);
+            let ends = [(publisher, site.host), (site.host, publisher)].map(|(own, peer)| {
+                let (own, peer) = (own.to_string(), peer.to_string());
+                cyclone(0, &own, &peer, is_multicast, heartbeat)
             });
-            (Protocol::Dds, texts.join("\n"))
+            (Protocol::Dds, ends.join("\n"))
         }
-        _ => (
+        false => (
             Protocol::Zmtp,
             "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000 (of a flood fewer: 4 MiB for all subscribers), ZMQ_XPUB_NODROP = 1".to_owned(),
         ),

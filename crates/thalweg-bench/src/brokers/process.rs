@@ -14,9 +14,10 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::guard::Guard;
+use super::launch::{Launch, Order};
 use super::meter::{born, family, usage};
 use super::ports::Ports;
-use super::site::{Launch, Order, Site};
+use super::site::Site;
 use super::{Ends, Usage};
 use crate::cell::Protocol;
 use crate::net::space::Space;
@@ -28,7 +29,7 @@ pub struct Process {
     /// One for each child.
     guards: Vec<Guard>,
     folder: PathBuf,
-    besides: Vec<PathBuf>,
+    beside: Option<PathBuf>,
     _ports: Ports,
 }
 
@@ -46,7 +47,7 @@ impl Process {
             children: Vec::new(),
             guards: Vec::new(),
             folder,
-            besides: launch.besides.clone(),
+            beside: launch.beside.clone(),
             _ports: ports,
         };
         for order in launch.before.iter().chain([&launch.broker]) {
@@ -86,7 +87,7 @@ impl Process {
         let mut command = Command::new(&order.program);
         command
             .args(&order.arguments)
-            .envs(order.environment.iter().map(|(name, value)| (name, value)))
+            .envs(&order.environment)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -123,7 +124,7 @@ impl Process {
     }
 
     fn is_ready(&self, launch: &Launch, space: Option<&Space>) -> bool {
-        let has_said = launch.says.is_none_or(|words| {
+        let has_said = launch.says.as_ref().is_none_or(|words| {
             fs::read_to_string(self.log()).is_ok_and(|text| text.contains(words))
         });
         has_said && inside(space, || Ok(launch.addresses.iter().all(accepts))).unwrap_or(false)
@@ -161,7 +162,7 @@ impl Drop for Process {
             end(child.id());
             let _ = child.wait();
         }
-        for folder in self.besides.iter().chain([&self.folder]) {
+        for folder in self.beside.iter().chain([&self.folder]) {
             let _ = fs::remove_dir_all(folder);
         }
     }

@@ -1,18 +1,15 @@
 //! Where a broker is to run, and how it is to be started.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use super::ports::{PortKind, Ports};
 use super::process;
-use super::system::System;
 use super::{Ends, NoBroker};
 use crate::cell::{Cell, Protocol};
 use crate::net::BROKER_HOST;
@@ -30,33 +27,6 @@ pub struct Site<'a> {
     pub host: IpAddr,
     /// Ports that it has taken.
     pub ports: Ports,
-}
-
-/// A command with its environment.
-#[derive(Clone, Debug, Default)]
-pub struct Order {
-    pub program: PathBuf,
-    pub arguments: Vec<String>,
-    /// What is added to the environment.
-    pub environment: Vec<(&'static str, String)>,
-}
-
-/// All that is needed to start a broker.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// Something that has to run beside it.
-    pub before: Option<Order>,
-    pub broker: Order,
-    /// What it says when it is ready, besides accepting.
-    pub says: Option<&'static str>,
-    /// Where it will be.
-    pub addresses: BTreeMap<Protocol, Ends>,
-    /// Everything it is configured by, for the record.
-    pub configuration: String,
-    /// Folders outside of its own, removed with it.
-    pub besides: Vec<PathBuf>,
-    /// How long it may take, without other work on the machine much less.
-    pub patience: Duration,
 }
 
 impl<'a> Site<'a> {
@@ -96,7 +66,7 @@ impl<'a> Site<'a> {
         };
         let key = self.path("broker.key");
         let made = Command::new("openssl")
-            .args(OPENSSL)
+            .args(OPENSSL.split(' '))
             .arg(format!("subjectAltName=IP:{}", self.host))
             .arg("-keyout")
             .arg(&key)
@@ -139,19 +109,15 @@ impl<'a> Site<'a> {
                 Protocol::Dds => (PortKind::Tcp, 1883),
             };
             let address = self.address(kind, usual)?;
-            let has_one = self.cell.system == System::Thalweg.name();
-            let other = if protocol == Protocol::Zmtp && !has_one {
-                self.address(kind, usual + 1)?
-            } else {
-                address
-            };
-            addresses.insert(
-                protocol,
-                Ends {
-                    publish: address,
-                    subscribe: other,
+            let has_two = protocol == Protocol::Zmtp && self.cell.system != "thalweg";
+            let ends = Ends {
+                publish: address,
+                subscribe: match has_two {
+                    true => self.address(kind, usual + 1)?,
+                    false => address,
                 },
-            );
+            };
+            addresses.insert(protocol, ends);
         }
         Ok(addresses)
     }
@@ -175,46 +141,11 @@ impl<'a> Site<'a> {
 
     /// The settings of the cell in the broker's own words, one for each line.
     pub fn settings(&self, between: &str) -> String {
-        let mut text = String::new();
-        for (key, value) in self
-            .cell
-            .broker_settings
-            .iter()
-            .filter(|(key, _)| *key != PERSISTENCE)
-        {
-            let _ = writeln!(text, "{key}{between}{value}");
-        }
-        text
-    }
-}
-
-impl Launch {
-    /// A broker that is ready when it accepts.
-    pub fn new(
-        broker: Order,
-        addresses: BTreeMap<Protocol, Ends>,
-        configuration: String,
-    ) -> Result<Launch, NoBroker> {
-        Ok(Launch {
-            before: None,
-            broker,
-            says: None,
-            addresses,
-            configuration,
-            besides: Vec::new(),
-            patience: Duration::from_secs(60),
-        })
-    }
-}
-
-impl Order {
-    /// A command without an environment of its own.
-    pub fn new(program: PathBuf, arguments: &[&str]) -> Order {
-        Order {
-            program,
-            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
-            environment: Vec::new(),
-        }
+        let settings = self.cell.broker_settings.iter();
+        let settings = settings.filter(|(key, _)| *key != PERSISTENCE);
+        settings
+            .map(|(key, value)| format!("{key}{between}{value}\n"))
+            .collect()
     }
 }
 
@@ -224,22 +155,8 @@ pub fn text_of(path: &Path) -> String {
 }
 
 /// A certificate that signs itself, so that it is its own authority. The last argument is the address.
-const OPENSSL: [&str; 14] = [
-    "req",
-    "-x509",
-    "-newkey",
-    "ec",
-    "-pkeyopt",
-    "ec_paramgen_curve:P-256",
-    "-nodes",
-    "-days",
-    "2",
-    "-subj",
-    "/CN=lab",
-    "-addext",
-    "basicConstraints=critical,CA:FALSE",
-    "-addext",
-];
+const OPENSSL: &str = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=lab \
+-addext basicConstraints=critical,CA:FALSE -addext";
 /// The one setting that all systems have.
 const PERSISTENCE: &str = "persistence";
 static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -3,31 +3,20 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::time::Duration;
 
 use super::NoBroker;
+use super::launch::{Launch, Order};
 use super::peers::cyclone;
 use super::ports::PortKind;
-use super::site::{Launch, Order, Site, text_of};
-use super::system::{System, found};
+use super::site::{Site, text_of};
+use super::system::System;
 use crate::cell::{ALARM_CLASS, ALARM_PORT, MULTICAST_GROUP, Protocol, word};
 use crate::net::{CLIENT_HOST, DEVICE};
 
-/// What `THALWEG_BIN` names (`thalweg bench` names itself), or `thalweg` beside this program, or the one in PATH.
-pub fn program() -> Option<PathBuf> {
-    let beside = || {
-        let beside = std::env::current_exe().ok()?.with_file_name("thalweg");
-        beside.is_file().then_some(beside)
-    };
-    std::env::var_os("THALWEG_BIN")
-        .map(PathBuf::from)
-        .or_else(beside)
-        .or_else(|| found(&["thalweg"]))
-}
-
 /// Without journal unless asked, listeners for the protocols of the legs only.
-pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
-    let program = System::Thalweg.program()?;
+pub fn launch(system: &System, site: &Site<'_>) -> Result<Launch, NoBroker> {
+    let program = system.program()?;
     let addresses = site.addresses()?;
     let mut text = String::new();
     let identity = site.identity()?;
@@ -91,20 +80,30 @@ pub fn launch(site: &Site<'_>) -> Result<Launch, NoBroker> {
     let _ = writeln!(text, "journal.enabled = {}", site.is_persistent());
     let config = site.write("thalweg.toml", &text)?;
     let data = text_of(&site.path("data"));
-    let mut broker = Order::new(program, &["serve", "--config", &config, "--data", &data]);
+    let mut arguments = ["serve", "--config", &config, "--data", &data]
+        .map(str::to_owned)
+        .to_vec();
     for setting in site.settings("=").lines() {
-        broker
-            .arguments
-            .extend(["--set".to_owned(), setting.to_owned()]);
+        arguments.extend(["--set", setting].map(str::to_owned));
         // In the record they are what was said last.
         let _ = writeln!(text, "# --set {setting}");
     }
     if let Some((_, _, told)) = clients {
         text.insert_str(0, &told);
     }
-    let mut launch = Launch::new(broker, addresses, text)?;
-    launch.says = Some("ready");
-    Ok(launch)
+    Ok(Launch {
+        before: None,
+        broker: Order {
+            program,
+            arguments,
+            ..Order::default()
+        },
+        says: Some("ready".to_owned()),
+        addresses,
+        configuration: text,
+        beside: None,
+        patience: Duration::from_secs(60),
+    })
 }
 
 /// The group that subscribers of a cell receive by, at the interface of the link.

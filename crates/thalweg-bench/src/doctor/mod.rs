@@ -72,7 +72,8 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         install(out)?;
     }
     let looks = looks::everything();
-    let systems = System::ALL.map(|system| (system.name(), system.install(), system.version()));
+    let of = |it: &'static System| (it.name.as_str(), it.install.as_str(), it.version());
+    let systems: Vec<_> = System::all().iter().map(of).collect();
     let clients = stock::versions();
     match args.json {
         true => {
@@ -179,8 +180,8 @@ mod tests {
                 Outcome::Done
             }
         );
-        for system in System::ALL {
-            assert!(words.contains(system.name()) && all["systems"][system.name()].is_object());
+        for System { name, .. } in System::all() {
+            assert!(words.contains(name) && all["systems"][name].is_object());
         }
     }
 }

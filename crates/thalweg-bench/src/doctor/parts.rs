@@ -10,13 +10,12 @@ use crate::net;
 /// Brokers and what networks are made with by the system's packages, libraries by pip. What does not work is told, and not
 /// the end of it.
 pub fn install(out: &mut dyn Write) -> io::Result<()> {
-    let absent = System::ALL
-        .into_iter()
+    let absent = System::all()
+        .iter()
         .filter(|system| matches!(system.program(), Err(NoBroker::Absent(_))));
     let brokers = absent
-        .map(System::install)
-        .filter(|line| line.starts_with("apt-get"))
-        .map(str::to_owned);
+        .map(|system| system.install.clone())
+        .filter(|line| line.starts_with("apt-get"));
     let tools = net::PROGRAMS
         .into_iter()
         .filter(|(program, _)| found(&[program]).is_none());

@@ -127,7 +127,7 @@ fn program_hash() -> Option<String> {
 /// Of the file of Thalweg's broker, if there is one to start.
 fn broker_hash() -> Option<String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
-    HASH.get_or_init(|| hash_of(&System::Thalweg.program().ok()?))
+    HASH.get_or_init(|| hash_of(&System::named("thalweg")?.program().ok()?))
         .clone()
 }
 
