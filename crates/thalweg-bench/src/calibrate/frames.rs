@@ -16,6 +16,7 @@ use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Workload};
 use crate::net::capture::Capture;
 use crate::net::check::Finding;
 use crate::net::network::name_of_ours;
+use crate::net::split::Cause;
 use crate::net::{CLIENT_HOST, Network, Plan, Wire, network};
 
 /// All of it, with a broker of this name. Takes about half a minute.
@@ -128,7 +129,7 @@ fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker>
         Ok((reckoned, before, after, capture.mark()))
     })?;
     let (all, counted) = (captured.all(), after - before);
-    let pure = all.acknowledgements - reckoned.empty;
+    let pure = all.of(Cause::Acknowledgement) - reckoned.empty;
     let wanted = reckoned.data
         + reckoned.empty
         + reckoned.pings
@@ -137,10 +138,11 @@ fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker>
             frames: pure.frames,
         };
     let name = exchange.name;
-    let data = Wire {
-        bytes: all.payload + all.protocol + all.transport,
-        frames: all.data_frames,
-    };
+    let data = all.of(Cause::Data);
+    let (repeated, other) = (
+        all.of(Cause::Repetition).frames,
+        all.of(Cause::Other).frames,
+    );
     let payload = 2 * MESSAGES * PAYLOAD as u64;
     let mut findings = vec![
         Finding {
@@ -168,16 +170,15 @@ fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker>
                 "{} B payload, {} protocol, {} headers: {} B in {}; {} sent again, {} else",
                 all.payload,
                 all.protocol,
-                all.transport,
+                all.transport(),
                 data.bytes,
                 data.frames,
-                all.repeated.frames,
-                all.other.frames
+                repeated,
+                other
             ),
             is_right: Some(
-                (all.payload, data, all.repeated.frames + all.other.frames)
-                    == (payload, reckoned.data, 0)
-                    && all.acknowledgements.bytes
+                (all.payload, data, repeated + other) == (payload, reckoned.data, 0)
+                    && all.of(Cause::Acknowledgement).bytes
                         == reckoned.empty.bytes + pure.frames * ACKNOWLEDGEMENT,
             ),
         },

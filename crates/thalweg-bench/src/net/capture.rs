@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::Wire;
 use super::network::{BROKER_HOST, CLIENT_HOST, Network};
-use super::split::{Sender, Sorter, Split, Talks, publishing, sum};
+use super::split::{Cause, Sender, Sorter, Split, Talks, publishing, sum};
 
 /// What was seen since a mark.
 #[derive(Clone, Debug, Default)]
@@ -27,40 +28,33 @@ impl Captured {
         sum(&self.talks)
     }
 
-    /// Frames of clients who published, and of the broker to them.
-    pub fn publish_leg(&self) -> Split {
-        publishing(&self.talks)
-    }
-
-    /// In the words of a row's `more`: bytes and frames by cause, of the whole and of the publisher's leg.
-    pub fn figures(&self) -> Vec<(&'static str, f64)> {
-        let (all, leg) = (self.all(), self.publish_leg());
-        let up = self
-            .talks
-            .values()
-            .fold(Split::default(), |sum, talk| sum.with(&talk.up))
-            .total();
-        [
-            ("payload_wire_bytes", all.payload),
-            ("protocol_bytes", all.protocol),
-            ("transport_bytes", all.transport),
-            ("data_frames", all.data_frames),
-            ("retransmitted_bytes", all.repeated.bytes),
-            ("retransmitted_frames", all.repeated.frames),
-            ("ack_bytes", all.acknowledgements.bytes),
-            ("ack_frames", all.acknowledgements.frames),
-            ("keep_alive_bytes", all.keep_alive.bytes),
-            ("keep_alive_frames", all.keep_alive.frames),
-            ("connection_bytes", all.connection.bytes),
-            ("connection_frames", all.connection.frames),
-            ("other_bytes", all.other.bytes),
-            ("publish_leg_bytes", leg.total().bytes),
-            ("publish_leg_frames", leg.total().frames),
-            ("client_sent_bytes", up.bytes),
-            ("client_sent_frames", up.frames),
-        ]
-        .map(|(name, value)| (name, value as f64))
-        .to_vec()
+    /// In the words of a row's `more`: bytes and frames by cause, of the whole and of the publisher's leg, which is frames of
+    /// clients who published, and of the broker to them.
+    pub fn figures(&self) -> Vec<(String, f64)> {
+        let all = self.all();
+        let ups = self.talks.values().map(|[up, _]| up.total());
+        let mut figures = vec![
+            ("payload_wire_bytes".to_owned(), all.payload),
+            ("protocol_bytes".to_owned(), all.protocol),
+            ("transport_bytes".to_owned(), all.transport()),
+            ("data_frames".to_owned(), all.of(Cause::Data).frames),
+            ("other_bytes".to_owned(), all.of(Cause::Other).bytes),
+        ];
+        for (what, wire) in [
+            ("retransmitted", all.of(Cause::Repetition)),
+            ("ack", all.of(Cause::Acknowledgement)),
+            ("keep_alive", all.of(Cause::KeepAlive)),
+            ("connection", all.of(Cause::Connection)),
+            ("publish_leg", publishing(&self.talks).total()),
+            ("client_sent", ups.fold(Wire::default(), |sum, up| sum + up)),
+        ] {
+            figures.push((format!("{what}_bytes"), wire.bytes));
+            figures.push((format!("{what}_frames"), wire.frames));
+        }
+        figures
+            .into_iter()
+            .map(|(name, value)| (name, value as f64))
+            .collect()
     }
 }
 
