@@ -1,6 +1,7 @@
 //! The one clock: `CLOCK_MONOTONIC`, in nanoseconds. All processes of a machine read the same.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::Timespec;
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
@@ -30,6 +31,16 @@ pub fn sleep_until(at: u64) {
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
     }
 }
+
+/// Sleeps until then, or until it is to stop.
+pub fn wait(until: u64, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) && now() < until {
+        sleep_until((now() + LOOK_UP).min(until));
+    }
+}
+
+/// How often is looked whether it is to stop, nanoseconds.
+pub const LOOK_UP: u64 = 20_000_000;
 
 /// Lets this thread's timers be as exact as the hardware's; by default the kernel may be 50 µs late to save wake-ups.
 pub fn be_exact() {

@@ -15,28 +15,20 @@ use crate::drivers::{Fault, Job};
 use crate::load::clock;
 
 /// Does what the cell asks for; what was counted, by name.
-pub fn play(stage: &Stage<'_>) -> Result<Vec<(String, f64)>, Fault> {
+pub fn play(stage: &Stage<'_>) -> Result<Vec<(&'static str, f64)>, Fault> {
     let extras = &stage.cell.extras;
     let payload = vec![b'x'; stage.plan.sizes.mean() as usize];
     let mut counts = Vec::new();
-    let mut count = |name: &str, messages: u32, nanoseconds: u64| {
-        counts.push((format!("{name}_messages"), f64::from(messages)));
-        let seconds = nanoseconds.max(1) as f64 / 1e9;
-        counts.push((format!("{name}_per_s"), f64::from(messages) / seconds));
-    };
+    let per_s = |count: u32, nanos: u64| f64::from(count) * 1e9 / nanos.max(1) as f64;
     if extras.retained > 0 {
-        count(
-            "retained",
-            extras.retained,
-            retained(stage.job, &payload, extras.retained)?,
-        );
+        let took = retained(stage.job, &payload, extras.retained)?;
+        counts.push(("retained_messages", f64::from(extras.retained)));
+        counts.push(("retained_per_s", per_s(extras.retained, took)));
     }
     if extras.backlog > 0 {
-        count(
-            "backlog",
-            extras.backlog,
-            backlog(stage.job, &payload, extras.backlog)?,
-        );
+        let took = backlog(stage.job, &payload, extras.backlog)?;
+        counts.push(("backlog_messages", f64::from(extras.backlog)));
+        counts.push(("backlog_per_s", per_s(extras.backlog, took)));
     }
     Ok(counts)
 }

@@ -1,18 +1,17 @@
 //! A trial whose clients are threads of this process.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use super::meters::{Metered, Sample, Threads, memory};
-use super::pump::{LOOK_UP, Shared, is_for_one, receive, send, send_and_receive};
+use super::meters::{Metered, Threads, Watch};
+use super::pump::{Shared, is_for_one, receive, send, send_and_receive};
 use super::{Played, Stage, before};
 use crate::cell::Link;
 use crate::drivers::bare::Idle;
 use crate::drivers::{self, Fault};
 use crate::load::{Books, Got, Times, clock};
-use crate::net::Network;
 
 /// Connects, settles, measures, drains.
 pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> {
@@ -26,7 +25,7 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
     let subscribed = clock::now();
     let mut publisher = drivers::publisher(cell.driver, job)?;
     let connected = clock::now();
-    wait(connected + cell.phases.settle_ns, stage.stop);
+    clock::wait(connected + cell.phases.settle_ns, stage.stop);
 
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
     let shared = Shared::new(stage.plan, job.run, cell.copies(), times).bounded();
@@ -37,49 +36,40 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
     let tell = (pacer.is_closed() && job.publish.qos == 0).then_some(tell);
     let threads = Threads::since(others, stage.network.is_some());
     let (of_sender, of_receiver, ours) = (publisher.as_mut(), subscriber.as_mut(), &shared);
-    let (sent, got, metered, ended) = thread::scope(|scope| {
+    let (sent, got, (metered, ended)) = thread::scope(|scope| {
         let panicked = |_| "a thread of the trial panicked".to_owned();
         let (watched, sent, got);
         if is_for_one(stage.plan, job.copies, of_sender, of_receiver) {
             let both =
                 scope.spawn(move || send_and_receive(pacer, of_sender, books, of_receiver, ours));
-            watched = watch(stage, ours, &threads);
+            watched = watch(stage, ours, threads);
             shared.end();
             (sent, got) = both.join().map_err(panicked)?;
         } else {
             let sending = scope.spawn(move || send(pacer, of_sender, ours, &told, &mut |_| {}));
             let receiving =
                 scope.spawn(move || receive(books, of_receiver, ours, tell, &mut |_| {}));
-            watched = watch(stage, ours, &threads);
+            watched = watch(stage, ours, threads);
             shared.end();
             (sent, got) = (
                 sending.join().map_err(panicked)?,
                 receiving.join().map_err(panicked)?,
             );
         }
-        Ok::<_, Fault>((sent, got, watched.0, watched.1))
+        Ok::<_, Fault>((sent, got, watched))
     })?;
-    let mut counts: Vec<(String, f64)> = vec![
-        (
-            "subscribe_us".to_owned(),
-            (subscribed - connecting) as f64 / 1e3,
-        ),
-        (
-            "connect_us".to_owned(),
-            (connected - subscribed) as f64 / 1e3,
-        ),
+    let mut counts = vec![
+        ("subscribe_us", (subscribed - connecting) as f64 / 1e3),
+        ("connect_us", (connected - subscribed) as f64 / 1e3),
     ];
     if cell.extras.idle > 0 {
         let seconds = (idled - begun).max(1) as f64 / 1e9;
-        counts.push(("idle_connections".to_owned(), idle.open() as f64));
-        counts.push((
-            "idle_connects_per_s".to_owned(),
-            f64::from(cell.extras.idle) / seconds,
-        ));
+        counts.push(("idle_connections", idle.open() as f64));
+        counts.push(("idle_connects_per_s", f64::from(cell.extras.idle) / seconds));
     }
     counts.extend(before);
-    let both = publisher.counts().into_iter().chain(subscriber.counts());
-    counts.extend(both.map(|(name, count)| (name.to_owned(), count)));
+    counts.extend(publisher.counts());
+    counts.extend(subscriber.counts());
     let trouble = shared.trouble();
     let phase = |at: u64, words: &str| (at.saturating_sub(times.begin), words.to_owned());
     let mut events = vec![
@@ -113,37 +103,17 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
 }
 
 /// This thread: meters each second, until all has come or the drain is over. Returns when that was, too.
-fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered, u64) {
-    let (times, mut metered) = (shared.times, Metered::default());
-    let sample = || Sample::take(stage.broker, threads, stage.network);
-    let mut next = times.begin;
-    let (mut from, mut to): (Option<Sample>, Option<Sample>) = (None, None);
-    let mut link_before = None;
-    let overflow_before = stage.network.map_or(0, overflow);
+fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: Threads) -> (Metered, u64) {
+    let mut watch = Watch::new(stage, threads, shared.times);
     let mut complete_since = None;
     let linger = linger(&stage.cell.link);
     let ended = loop {
-        let now = clock::now();
-        if from.is_none() && now + EARLY >= times.measure {
-            link_before = stage.link_counts();
-            // Without a warm-up nothing is under way yet, and nothing may be missed.
-            if times.measure > times.begin {
-                clock::sleep_until(times.measure);
-            }
-            from = Some(stage.begin(sample));
-        } else if to.is_none() && now >= times.end {
-            stage.calls.inspect(|calls| calls.pause());
-            to = Some(sample());
-        }
-        if now >= next {
-            metered.samples.push(sample());
-            next += crate::load::SECOND;
-        }
+        let now = watch.look();
         let is_stopped = stage.stop.load(Ordering::Relaxed) || shared.is_troubled();
-        if is_stopped || now >= times.give_up {
+        if is_stopped || now >= shared.times.give_up {
             break now;
         }
-        if now >= times.end && shared.is_complete() {
+        if now >= shared.times.end && shared.is_complete() {
             // Something that comes again is to be seen.
             if now >= *complete_since.get_or_insert(now) + linger {
                 break now;
@@ -151,36 +121,9 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: &Threads) -> (Metered,
         } else {
             complete_since = None;
         }
-        let border = [times.measure.saturating_sub(EARLY), times.end]
-            .into_iter()
-            .filter(|at| *at > now)
-            .min();
-        clock::sleep_until(
-            (now + LOOK_UP)
-                .min(next.max(now + 1_000_000))
-                .min(border.unwrap_or(u64::MAX)),
-        );
+        clock::sleep_until(watch.look_at(now));
     };
-    if let Some(from) = from {
-        let after = ended.saturating_sub(times.begin);
-        stage.end(&mut metered, &from, link_before, after);
-        metered.emulator_lost = stage
-            .network
-            .map_or(0, overflow)
-            .saturating_sub(overflow_before);
-        metered.measure = Some((from, to.unwrap_or_else(sample)));
-    }
-    (metered.client_rss_kib, metered.client_pss_kib) = memory("self");
-    (metered, ended)
-}
-
-/// Packets that never came to an emulated link.
-fn overflow(network: &Network) -> u64 {
-    if network.is_emulated() {
-        network.overflow().unwrap_or(0)
-    } else {
-        0
-    }
+    (watch.end(ended, "self"), ended)
 }
 
 /// How long is waited for more after everything has come.
@@ -193,15 +136,7 @@ fn linger(link: &Link) -> u64 {
     base + 4 * (link.delay_ns + link.jitter_ns)
 }
 
-fn wait(until: u64, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) && clock::now() < until {
-        clock::sleep_until((clock::now() + LOOK_UP).min(until));
-    }
-}
-
 /// Between the moment at which threads are started and the beginning of the warm-up, nanoseconds.
 const HEAD_START: u64 = 100_000_000;
-/// How long before the measured phase the counters of the link are read: that takes a program of its own.
-const EARLY: u64 = 80_000_000;
 const LINGER: u64 = 100_000_000;
 const LINGER_LOSSY: u64 = 1_000_000_000;

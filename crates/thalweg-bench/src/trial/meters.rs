@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use crate::brokers::{Running, Usage};
+use super::Stage;
+use crate::brokers::Usage;
 use crate::cell::{Calls, Row, Second};
-use crate::net::capture::Captured;
-use crate::net::{Network, Wire};
+use crate::load::{SECOND, Times, clock};
+use crate::net::Wire;
+use crate::net::capture::{Capture, Captured};
 
 /// Processor nanoseconds of threads, by number.
 pub type Cpu = BTreeMap<u32, u64>;
@@ -40,9 +42,9 @@ impl Threads {
         }
     }
 
-    pub fn of_process(id: u32) -> Threads {
+    pub fn of_process(process: &str) -> Threads {
         Threads {
-            folder: PathBuf::from(format!("/proc/{id}/task")),
+            folder: PathBuf::from(format!("/proc/{process}/task")),
             others: BTreeSet::new(),
             namespace: None,
         }
@@ -86,22 +88,127 @@ pub struct Sample {
 }
 
 impl Sample {
-    pub fn take(broker: &Running, threads: &Threads, network: Option<&Network>) -> Sample {
-        // What changes fastest first; to look at all processes and threads takes milliseconds.
-        let wire = network
-            .and_then(|network| network.reading().ok())
-            .map(|reading| reading.sum());
-        Sample {
-            broker: broker.usage(),
-            client: threads.cpu(),
-            wire,
-        }
-    }
-
     fn client_s(&self) -> f64 {
         self.client.values().sum::<u64>() as f64 / 1e9
     }
 }
+
+/// Looks at all meters of a trial while it runs.
+pub struct Watch<'a> {
+    stage: &'a Stage<'a>,
+    threads: Threads,
+    times: Times,
+    metered: Metered,
+    from: Option<Sample>,
+    to: Option<Sample>,
+    /// When the next second is over.
+    next: u64,
+    link_before: Option<(u64, u64)>,
+    overflow_before: u64,
+}
+
+impl<'a> Watch<'a> {
+    pub fn new(stage: &'a Stage<'a>, threads: Threads, times: Times) -> Watch<'a> {
+        let mut watch = Watch {
+            stage,
+            threads,
+            times,
+            metered: Metered::default(),
+            from: None,
+            to: None,
+            next: times.begin,
+            link_before: None,
+            overflow_before: 0,
+        };
+        watch.overflow_before = watch.overflow();
+        watch
+    }
+
+    fn sample(&self) -> Sample {
+        // What changes fastest first; to look at all processes and threads takes milliseconds.
+        let wire = self.wire();
+        Sample {
+            broker: self.stage.broker.usage(),
+            client: self.threads.cpu(),
+            wire,
+        }
+    }
+
+    /// Bytes and frames on the wire so far.
+    fn wire(&self) -> Option<Wire> {
+        Some(self.stage.network?.reading().ok()?.sum())
+    }
+
+    /// Packets lost and packets that came so far, both directions.
+    fn link_counts(&self) -> Option<(u64, u64)> {
+        self.stage.network?.lost().ok()?
+    }
+
+    /// Packets that never came to an emulated link.
+    fn overflow(&self) -> u64 {
+        let emulated = self.stage.network.filter(|network| network.is_emulated());
+        emulated.map_or(0, |network| network.overflow().unwrap_or(0))
+    }
+
+    /// Takes the samples that are due; what time it is.
+    pub fn look(&mut self) -> u64 {
+        let (now, times) = (clock::now(), self.times);
+        if self.from.is_none() && now + EARLY >= times.measure {
+            self.link_before = self.link_counts();
+            // Without a warm-up nothing is under way yet, and nothing may be missed.
+            if times.measure > times.begin {
+                clock::sleep_until(times.measure);
+            }
+            let wire = self.wire();
+            drop(self.stage.capture.map(Capture::mark));
+            self.from = Some(Sample {
+                wire,
+                ..self.sample()
+            });
+            self.stage.calls.inspect(|calls| calls.begin());
+        } else if self.to.is_none() && now >= times.end {
+            self.stage.calls.inspect(|calls| calls.pause());
+            self.to = Some(self.sample());
+        }
+        if now >= self.next {
+            let sample = self.sample();
+            self.metered.samples.push(sample);
+            self.next += SECOND;
+        }
+        now
+    }
+
+    /// When to look again, at the latest.
+    pub fn look_at(&self, now: u64) -> u64 {
+        let borders = [self.times.measure.saturating_sub(EARLY), self.times.end];
+        let border = borders.into_iter().filter(|at| *at > now).min();
+        let next = self.next.max(now + 1_000_000);
+        next.min(now + clock::LOOK_UP)
+            .min(border.unwrap_or(u64::MAX))
+    }
+
+    /// What there was, when the drain was over; the clients are in this process.
+    pub fn end(mut self, ended: u64, process: &str) -> Metered {
+        let mut metered = std::mem::take(&mut self.metered);
+        if let Some(from) = self.from.take() {
+            metered.wire = from.wire.zip(self.wire());
+            if let Some(capture) = self.stage.capture {
+                let after = ended.saturating_sub(self.times.begin);
+                metered.captured(&capture.mark(), after);
+            }
+            let link = self.link_before.zip(self.link_counts());
+            metered.link = link.map(|(before, after)| [before, after]);
+            metered.emulator_lost = self.overflow().saturating_sub(self.overflow_before);
+            let to = self.to.take().unwrap_or_else(|| self.sample());
+            metered.measure = Some((from, to));
+        }
+        (metered.client_rss_kib, metered.client_pss_kib) = memory(process);
+        metered
+    }
+}
+
+/// How long before the measured phase the counters of the link are read: that takes a program of its own.
+const EARLY: u64 = 80_000_000;
 
 /// What the meters said.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +222,7 @@ pub struct Metered {
     /// Packets lost by the link and packets that came to it, at the same moments.
     pub link: Option<[(u64, u64); 2]>,
     /// Bytes and frames by their cause, by name.
-    pub causes: Vec<(&'static str, f64)>,
+    pub causes: Vec<(String, f64)>,
     /// What is to be said of meters: time since the warm-up began, words.
     pub notes: Vec<(u64, String)>,
     /// System calls of the broker in the measured phase.
@@ -218,7 +325,7 @@ impl Metered {
 const MISSED_MAX: f64 = 0.002;
 
 /// Resident memory and the proportional share of it of a process, KiB.
-pub fn memory(process: &str) -> (u64, u64) {
+fn memory(process: &str) -> (u64, u64) {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     let line = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

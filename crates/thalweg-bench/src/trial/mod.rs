@@ -12,7 +12,6 @@
 
 mod before;
 mod inside;
-mod link;
 mod meters;
 mod outside;
 mod plan;
@@ -33,9 +32,9 @@ use crate::drivers::{Job, speaks};
 use crate::load::verdict::{Evidence, judge};
 use crate::load::{Books, Times};
 use crate::net::capture::Capture;
-use crate::net::network::name_of_ours;
-use crate::net::{Network, Wire};
-use meters::{Metered, Sample};
+use crate::net::network::{self, name_of_ours};
+use crate::net::{self, Network};
+use meters::Metered;
 
 /// Measures a cell. It always comes to an end: what went wrong is in the row's standing. `stop` ends it early: what there is
 /// by then is handed over as `invalid("interrupted")`.
@@ -59,7 +58,7 @@ struct Played {
     unacknowledged: u64,
     /// Received and thrown away.
     overflow: u64,
-    counts: Vec<(String, f64)>,
+    counts: Vec<(&'static str, f64)>,
     events: Vec<(u64, String)>,
     trouble: Option<String>,
     /// When it was stopped.
@@ -74,9 +73,7 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
     let plan = Plan::of(cell).map_err(invalid)?;
     let run = number();
     let network = match cell.link.namespaces {
-        true => Some(
-            link::up(&cell.link, cell.seed, &name_of_ours(&format!("t{run}"))).map_err(invalid)?,
-        ),
+        true => Some(network(cell, &format!("t{run}")).map_err(invalid)?),
         false => None,
     };
     // Before anything talks; and before the broker's threads and ours are there, of which it is none.
@@ -84,13 +81,11 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
         .as_ref()
         .filter(|_| is_captured(cell))
         .and_then(|network| Capture::start(network).ok());
-    let broker =
-        brokers::start(cell, network.as_ref().map(Network::broker)).map_err(
-            |error| match error {
-                NoBroker::Absent(install) => Standing::Absent(install),
-                NoBroker::Failed(error) => invalid(format!("the broker: {error}")),
-            },
-        )?;
+    let started = brokers::start(cell, network.as_ref().map(Network::broker));
+    let broker = started.map_err(|error| match error {
+        NoBroker::Absent(install) => Standing::Absent(install),
+        NoBroker::Failed(error) => invalid(format!("the broker: {error}")),
+    })?;
     let (Some(publish_at), Some(subscribe_at)) = (
         broker.address(cell.publish.protocol),
         broker.subscribe_address(cell.subscribe.protocol),
@@ -120,6 +115,13 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
     Ok(measured(cell, &broker, played))
 }
 
+/// The network that a cell asks for.
+fn network(cell: &Cell, word: &str) -> Result<Network, String> {
+    network::is_possible()?;
+    let network = Network::up(&name_of_ours(word), &net::Plan::of(&cell.link, cell.seed));
+    network.map_err(|error| format!("the network: {error}"))
+}
+
 /// Everything that a trial is played with.
 #[derive(Clone, Copy)]
 struct Stage<'a> {
@@ -134,41 +136,6 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Bytes and frames on the wire so far.
-    fn wire(&self) -> Option<Wire> {
-        Some(self.network?.reading().ok()?.sum())
-    }
-
-    /// Packets lost and packets that came so far, both directions.
-    fn link_counts(&self) -> Option<(u64, u64)> {
-        self.network?.lost().ok()?
-    }
-
-    /// Begins what is measured: with a sample, and whatever else counts from then on.
-    fn begin(&self, sample: impl Fn() -> Sample) -> Sample {
-        let wire = self.wire();
-        drop(self.capture.map(Capture::mark));
-        let sample = Sample { wire, ..sample() };
-        self.calls.inspect(|calls| calls.begin());
-        sample
-    }
-
-    /// Ends it, when the drain is over after so many nanoseconds.
-    fn end(
-        &self,
-        metered: &mut Metered,
-        from: &Sample,
-        link_before: Option<(u64, u64)>,
-        after: u64,
-    ) {
-        metered.wire = from.wire.zip(self.wire());
-        if let Some(capture) = self.capture {
-            metered.captured(&capture.mark(), after);
-        }
-        let link = link_before.zip(self.link_counts());
-        metered.link = link.map(|(before, after)| [before, after]);
-    }
-
     /// Plays it on a thread of its own, in the clients' namespace and on the clients' core.
     fn play(&self) -> Result<Played, Standing> {
         let before = meters::Threads::of_all();
@@ -204,7 +171,7 @@ impl Stage<'_> {
 /// Whether every frame is looked at, to tell bytes by their cause: that costs time for each, so it is done for small loads
 /// only.
 fn is_captured(cell: &Cell) -> bool {
-    if System::named(&cell.system).is_some_and(System::is_peers) {
+    if System::named(&cell.system).is_some_and(|system| system.is_peers) {
         // What they say is not read.
         return false;
     }
@@ -247,13 +214,11 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
         ..books.row(cell.copies(), standing)
     };
     metered.fill(&mut row);
+    let counts = counts
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count));
     row.more.extend(counts);
-    row.more.extend(
-        metered
-            .causes
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value)),
-    );
+    row.more.extend(metered.causes.iter().cloned());
     row.more.insert("overflow".to_owned(), overflow as f64);
     let mut rows = books.seconds();
     let metered_seconds = metered.seconds();

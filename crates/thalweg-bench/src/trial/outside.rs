@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::meters::{Metered, Sample, Threads, memory};
+use super::meters::{Metered, Threads, Watch};
 use super::{Plan, Played, Stage};
 use crate::brokers::{NoBroker, System};
 use crate::cell::Standing;
@@ -30,7 +30,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
         .map_err(|error| Standing::Invalid(error.to_string()))?;
     // Without a broker subscribers are at its end of the link.
     let elsewhere = System::named(&cell.system)
-        .filter(|system| system.is_peers())
+        .filter(|system| system.is_peers)
         .and_then(|_| Some(stage.network?.broker().file()));
     let mut ends = stage.broker.configuration().lines();
     let words = json!({
@@ -47,10 +47,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
         "sizes": folder.0.join(SIZES),
     });
     let mut program = Program::start(command, &words, READY_WITHIN).map_err(Standing::Invalid)?;
-    let settled = clock::now() + cell.phases.settle_ns;
-    while clock::now() < settled && !stage.stop.load(Ordering::Relaxed) {
-        clock::sleep_until((clock::now() + LOOK_UP).min(settled));
-    }
+    clock::wait(clock::now() + cell.phases.settle_ns, stage.stop);
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
     program.begin(times.begin).map_err(Standing::Invalid)?;
 
@@ -237,39 +234,19 @@ fn watch(
     times: Times,
     heard: &mut ProgramRecord,
 ) -> (Metered, u64) {
-    let threads = Threads::of_process(program.id());
-    let sample = || Sample::take(stage.broker, &threads, stage.network);
-    let mut metered = Metered::default();
-    let (mut from, mut to, mut next, mut is_ending): (Option<Sample>, Option<Sample>, u64, bool) =
-        (None, None, times.begin, false);
-    let before = stage.link_counts();
+    let process = program.id().to_string();
+    let mut watch = Watch::new(stage, Threads::of_process(&process), times);
     let ended = loop {
         heard.take(program.hear(Duration::from_millis(5)));
-        let now = clock::now();
-        if from.is_none() && (now >= times.measure || times.measure == times.begin) {
-            from = Some(stage.begin(sample));
-        } else if to.is_none() && now >= times.end {
-            stage.calls.inspect(|calls| calls.pause());
-            to = Some(sample());
-        }
-        if now >= next {
-            metered.samples.push(sample());
-            next += SECOND;
-        }
-        is_ending |= stage.stop.load(Ordering::Relaxed);
+        let now = watch.look();
         let copies = heard.sent.len() * stage.job.copies as usize;
         let is_complete = now >= times.end + LINGER && copies > 0 && heard.received.len() >= copies;
-        if is_ending || heard.is_over || is_complete || now >= times.give_up {
+        let is_stopped = stage.stop.load(Ordering::Relaxed);
+        if is_stopped || heard.is_over || is_complete || now >= times.give_up {
             break now;
         }
     };
-    if let Some(from) = from {
-        let after = ended.saturating_sub(times.begin);
-        stage.end(&mut metered, &from, before, after);
-        metered.measure = Some((from, to.unwrap_or_else(sample)));
-    }
-    (metered.client_rss_kib, metered.client_pss_kib) = memory(&program.id().to_string());
-    (metered, ended)
+    (watch.end(ended, &process), ended)
 }
 
 /// Writes the schedule for the program; returns time and size of each message of each flow.
@@ -318,7 +295,6 @@ const SIZES: &str = "sizes.csv";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Between the word to begin and the beginning: a program has to read it.
 const HEAD_START: u64 = 100_000_000;
-const LOOK_UP: u64 = 20_000_000;
 /// How long it may take to say what it has kept.
 const LAST_WORDS: u64 = 30 * SECOND;
 /// After everything has come: something that comes again is to be seen.
