@@ -5,21 +5,17 @@
 //! clock for all of them, a broker in its own process.
 //!
 //! ```text
-//!  plan ──> cells ──> tasks ──> lab: stage per task ─┬─ publisher ──> broker ──> workers ─┐
-//!                                                    └── trial <── what happened when ────┘
+//!  plan ──> cells ──> tasks ──> a stage in a thread each ─┬─ publisher ──> broker ──> workers ─┐
+//!                                                         └── trial <── what happened when ────┘
 //! ```
 //!
 //! Which cells there are is the study's ([`crate::studies`]), and so is the folder they go to; only how a cell is run is
 //! here. Start reading at [`plan`], then [`stage`].
 
-mod lab;
-mod line;
 pub mod plan;
 mod stage;
-mod task;
 mod trial;
 
-use std::fs;
 use std::io;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -31,13 +27,16 @@ use serde_json::{Value, json};
 
 use crate::brokers::{self, Running};
 use crate::cell::{Cell, Measured, Protocol};
+use crate::load::clock;
+use crate::runner::pool::{self, Room};
 use crate::studies;
 use crate::studies::args::SuiteArgs;
-use lab::Lab;
+use plan::Task;
 pub use trial::{MEMBERS, of_member};
 
-/// Runs cells side by side at one broker and passes what was measured to the consumer, which says whether to go on. Returns
-/// the processor time of broker and clients in seconds.
+/// Runs cells side by side at one broker, so many that their rates are not above the one that the command line says, and
+/// passes what was measured to the consumer, which says whether to go on. Returns the processor time of broker and clients
+/// in seconds.
 pub fn drive(
     cells: &[Cell],
     args: &SuiteArgs,
@@ -48,30 +47,37 @@ pub fn drive(
         true => plan::smoke(),
         false => plan::recipes(args.budget),
     };
-    let tasks = plan::tasks(&recipes, cells);
+    let tasks = &plan::tasks(&recipes, cells);
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
-        let lab = scope.spawn(move || {
+        let running = scope.spawn(move || {
             hurry();
             let broker = start(args.broker.as_deref())?;
             let address = broker.address(Protocol::Mqtt);
             let address = address.ok_or_else(|| io::Error::other("the broker has no MQTT"))?;
-            let theirs = || broker.is_metered().then(|| broker.usage().cpu_s);
-            let before = (own_cpu_s(), theirs());
-            Lab::new(address)?.run(tasks, args.rate_max, stop, &tell)?;
-            let spent = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
-            let (clients, broker) = (spent(before.0, own_cpu_s()), spent(before.1, theirs()));
-            Ok(json!({ "broker": broker, "clients": clients }))
+            let spent = || (broker.usage().cpu_s, clock::process_cpu() as f64 * 1e-9);
+            let before = spent();
+            let room = Room {
+                abreast: args.rate_max as usize,
+                busy_max: f64::INFINITY,
+            };
+            let rate = |task: &Task| task.scenario.rate.ceil() as usize;
+            let measure = |task| stage::run(task, address, stop);
+            pool::drive_by(tasks, room, &rate, stop, &measure, &mut |_, trial| {
+                tell.send(trial).is_ok()
+            });
+            let after = spent();
+            let broker = broker.is_metered().then_some(after.0 - before.0);
+            Ok(json!({ "broker": broker, "clients": after.1 - before.1 }))
         });
-        // Sums and files are made beside the loop: what sleeps must not wait for a disk.
-        for stage in told {
-            let trial = stage::Stage::trial(stage);
+        // Sums and files are made beside it: what sleeps must not wait for a disk.
+        for trial in told {
             if !take(&trial.task.cell, trial.measured()) {
                 break;
             }
         }
-        let panicked = |_| Err(io::Error::other("the loop of E5 panicked"));
-        lab.join().unwrap_or_else(panicked)
+        let panicked = |_| Err(io::Error::other("what runs the cells of E5 panicked"));
+        running.join().unwrap_or_else(panicked)
     })
 }
 
@@ -97,16 +103,7 @@ fn start(url: Option<&str>) -> io::Result<Running> {
     Ok(brokers::start(&cell, None)?)
 }
 
-/// Processor seconds of this process, in ticks of a hundredth (proc(5), fields 14 and 15).
-fn own_cpu_s() -> Option<f64> {
-    let text = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything; what follows it are fields 3 and on.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-    Some(ticks / 100.0)
-}
-
-/// Puts this thread, and the broker that it starts, before everything else that the machine does, if it may: what sleeps for
+/// Puts this thread, and what it starts, before everything else that the machine does, if it may: what sleeps for
 /// milliseconds has to wake up in time.
 fn hurry() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();

@@ -4,66 +4,41 @@ use std::collections::HashMap;
 
 use thalweg_balance::GroupStrategy;
 use thalweg_model::Reliability;
+use thalweg_mqtt::QoS;
+use thalweg_mqtt::load::{CONCURRENCY_PROPERTY, ORDER_PROPERTY, SETTLES_PROPERTY, WEIGHT_PROPERTY};
 
-use super::task::{Task, longest_interval, qos};
 use crate::cell::{Cell, Driver, Workload};
 use crate::sim::limit::limit;
 use crate::sim::random::Random;
-use crate::sim::scenario::{Arrivals, Law, Reports, Scenario, What, Worker, worker};
+use crate::sim::scenario::{Acks, Arrivals, Law, Reports, Scenario, What, Worker, worker};
 use crate::sim::{rows, run};
 use crate::studies::plan::{self, Budget, Part};
 
-/// Strategy, and how the broker is told.
+/// A strategy: its name in tables, as the broker's settings name it, and how the broker is told.
 #[derive(Clone, Copy, Debug)]
-struct Variant {
-    name: &'static str,
-    strategy: &'static str,
-    /// Whether there are events besides the regular reports.
-    events: bool,
-    /// Whether messages are acknowledged when they are processed, and nothing is reported.
-    acks: bool,
-    /// Whether nothing is reported at all.
-    silent: bool,
+struct Variant(&'static str, &'static str, Told);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// As the scenario says.
+    AsItIs,
+    /// By events besides the regular reports.
+    Events,
+    /// Messages are acknowledged when they are processed, and nothing is reported.
+    Acks,
+    Nothing,
 }
 
-const fn variant(name: &'static str, strategy: &'static str) -> Variant {
-    Variant {
-        name,
-        strategy,
-        events: false,
-        acks: false,
-        silent: false,
-    }
-}
-
-const RANDOM: Variant = variant("random", "random");
-const ROUND_ROBIN: Variant = variant("round-robin", "round-robin");
-const WEIGHTED: Variant = variant("weighted", "weighted");
-const SCORE: Variant = variant("score", "score");
-const LEAST: Variant = Variant {
-    acks: true,
-    ..variant("least-outstanding+qos1", "least-outstanding")
-};
-const ADAPTIVE: Variant = variant("adaptive", "adaptive");
-const ADAPTIVE_EVENTS: Variant = Variant {
-    events: true,
-    ..variant("adaptive+events", "adaptive")
-};
-const ADAPTIVE_ACKS: Variant = Variant {
-    acks: true,
-    ..variant("adaptive+qos1", "adaptive")
-};
-const SCORE_SILENT: Variant = Variant {
-    silent: true,
-    ..variant("score+silent", "score")
-};
-const ADAPTIVE_SILENT: Variant = Variant {
-    silent: true,
-    ..variant("adaptive+silent", "adaptive")
-};
-
-/// The strategy under test where the scenario itself says how the broker is told.
-const NAMED: Variant = variant("adaptive", "adaptive");
+const RANDOM: Variant = Variant("random", "random", Told::AsItIs);
+const ROUND_ROBIN: Variant = Variant("round-robin", "round-robin", Told::AsItIs);
+const WEIGHTED: Variant = Variant("weighted", "weighted", Told::AsItIs);
+const SCORE: Variant = Variant("score", "score", Told::AsItIs);
+const SCORE_SILENT: Variant = Variant("score+silent", "score", Told::Nothing);
+const LEAST: Variant = Variant("least-outstanding+qos1", "least-outstanding", Told::Acks);
+const ADAPTIVE: Variant = Variant("adaptive", "adaptive", Told::AsItIs);
+const ADAPTIVE_EVENTS: Variant = Variant("adaptive+events", "adaptive", Told::Events);
+const ADAPTIVE_ACKS: Variant = Variant("adaptive+qos1", "adaptive", Told::Acks);
+const ADAPTIVE_SILENT: Variant = Variant("adaptive+silent", "adaptive", Told::Nothing);
 
 /// What the thesis measures, and what stands beside it.
 const CORE: [Variant; 7] = [
@@ -98,8 +73,8 @@ pub struct Recipe {
 pub fn recipes(budget: Budget) -> Vec<Recipe> {
     let (core, other) = plan::by(budget, (3, 3), (10, 3), (10, 10));
     let mut plan = Plan {
-        recipes: Vec::new(),
         repeats: core,
+        ..Plan::default()
     };
     plan.core(budget);
     plan.repeats = other;
@@ -112,8 +87,8 @@ pub fn recipes(budget: Budget) -> Vec<Recipe> {
 /// The smallest ones, for a test of the whole: two seconds of scenario 2 for two strategies.
 pub fn smoke() -> Vec<Recipe> {
     let mut plan = Plan {
-        recipes: Vec::new(),
         repeats: 1,
+        ..Plan::default()
     };
     let scenario = Scenario {
         messages: 200,
@@ -147,86 +122,152 @@ pub fn is_of(cell: &Cell, part: Part) -> bool {
     }
 }
 
+/// A cell and all that it takes to run it, which follows from the plan and the cell's seed.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub cell: Cell,
+    /// Its number in the run: in topics, names of clients and payloads.
+    pub number: u32,
+    /// The strategy, as the broker's settings name it.
+    pub strategy: &'static str,
+    pub scenario: Scenario,
+    /// Bars for mean and 99th percentile as multiples of the limit.
+    pub bars: Option<(f64, f64)>,
+    /// The limit for the same arrivals and demands: mean, 99th percentile, mean wait, in milliseconds.
+    pub limit_ms: (f64, f64, f64),
+    /// Mean and 99th percentile in virtual time for the same arrivals and demands, in milliseconds; of rows with bars.
+    pub virtual_ms: Option<(f64, f64)>,
+}
+
 /// All that it takes to run these cells, which are of these recipes, with the limit that each is held against.
 pub fn tasks(recipes: &[Recipe], cells: &[Cell]) -> Vec<Task> {
     // Strategies and ways to report have the same limit.
     let mut limits = HashMap::new();
-    let recipe = |cell: &Cell| recipes.iter().find(|recipe| recipe.cell.axes == cell.axes);
-    let known = cells.iter().filter_map(|cell| Some((cell, recipe(cell)?)));
-    known
-        .zip(0..)
-        .map(|((cell, recipe), number)| recipe.task(cell, number, &mut limits))
-        .collect()
+    let mut tasks = Vec::new();
+    for (cell, number) in cells.iter().zip(0..) {
+        let Some(recipe) = recipes.iter().find(|it| it.cell.axes == cell.axes) else {
+            continue;
+        };
+        let place = ["part", "scenario", "point"].map(|axis| cell.axes[axis].clone());
+        let scenario = recipe.scenario_of(cell.seed);
+        let limit_ms = *limits.entry((place, cell.seed)).or_insert_with(|| {
+            let best = limit(&scenario);
+            (best.mean * 1e3, best.p99 * 1e3, best.wait_mean * 1e3)
+        });
+        let virtual_ms = recipe.bars.map(|_| {
+            let outcome = run(&scenario, GroupStrategy::Adaptive);
+            (outcome.mean * 1e3, outcome.p99 * 1e3)
+        });
+        tasks.push(Task {
+            cell: cell.clone(),
+            number,
+            strategy: recipe.variant.1,
+            scenario,
+            bars: recipe.bars,
+            limit_ms,
+            virtual_ms,
+        });
+    }
+    tasks
 }
 
-/// Mean, 99th percentile and mean wait of the limit in milliseconds, by what they depend on.
-type Limits = HashMap<String, (f64, f64, f64)>;
-
 impl Recipe {
-    fn task(&self, cell: &Cell, number: u32, limits: &mut Limits) -> Task {
-        let (variant, seed) = (self.variant, cell.seed);
+    fn scenario_of(&self, seed: u64) -> Scenario {
         // Reports and messages must not be in step, and not the same way each time; and everybody has reported before the
         // first message comes.
         let quiet = self.scenario.quiet
             + longest_interval(&self.scenario.workers)
             + 0.5 * Random::new(seed).unit();
-        let scenario = Scenario {
+        Scenario {
             quiet,
             seed,
-            ..variant.told(self.scenario.clone())
-        };
-        let key = format!(
-            "{:?} {:?} {:?} {} {} {:?} {quiet} {seed} {:?}",
-            scenario
-                .workers
-                .iter()
-                .map(|worker| (worker.mean, worker.handlers, worker.rtt))
-                .collect::<Vec<_>>(),
-            scenario.law,
-            scenario.arrivals,
-            scenario.rate,
-            scenario.messages,
-            scenario.incidents,
-            scenario.counted,
-        );
-        let virtual_ms = self.bars.map(|_| {
-            let outcome = run(&scenario, GroupStrategy::Adaptive);
-            (outcome.mean * 1e3, outcome.p99 * 1e3)
-        });
-        let limit_ms = *limits.entry(key).or_insert_with(|| {
-            let best = limit(&scenario);
-            (best.mean * 1e3, best.p99 * 1e3, best.wait_mean * 1e3)
-        });
-        Task {
-            cell: cell.clone(),
-            number,
-            strategy: variant.strategy,
-            scenario,
-            bars: self.bars,
-            limit_ms,
-            virtual_ms,
+            ..self.variant.2.told(self.scenario.clone())
         }
     }
 }
 
-impl Variant {
+impl Task {
+    /// What publishes go to, and workers subscribe to.
+    pub fn topic(&self) -> String {
+        format!("e5/{}/{}", self.strategy, self.number)
+    }
+
+    pub fn filter(&self) -> String {
+        format!("$share/e5/{}/#", self.topic())
+    }
+
+    /// Seconds after the first at which each worker connects. Workers that report are somewhere in their interval, which
+    /// the seed draws: when they connect is when they count from. The others come a millisecond apart.
+    pub fn starts(&self) -> Vec<f64> {
+        let mut random = Random::new(self.scenario.seed ^ PHASES);
+        let every = longest_interval(&self.scenario.workers);
+        let start = |worker| match every > 0.0 {
+            true => every * random.unit(),
+            false => worker as f64 * CONNECT_GAP,
+        };
+        (0..self.scenario.workers.len()).map(start).collect()
+    }
+
+    /// The terms on which a worker works, as user properties.
+    pub fn terms(&self, worker: usize) -> Vec<(&'static str, String)> {
+        let worker = &self.scenario.workers[worker];
+        let mut terms = Vec::new();
+        if worker.declares {
+            let settles = match worker.acks {
+                Acks::Receipt => "received",
+                _ => "processed",
+            };
+            terms.push((CONCURRENCY_PROPERTY, worker.handlers.to_string()));
+            terms.push((SETTLES_PROPERTY, settles.to_owned()));
+        }
+        terms.extend(
+            worker
+                .weight
+                .map(|weight| (WEIGHT_PROPERTY, weight.to_string())),
+        );
+        let order = self.scenario.ordered.map(|_| "topic".to_owned());
+        terms.extend(order.map(|order| (ORDER_PROPERTY, order)));
+        terms
+    }
+}
+
+/// Makes the draw of phases another than that of arrivals.
+const PHASES: u64 = 0x5048_4153_4553;
+/// Seconds between the connections of two workers that do not report.
+const CONNECT_GAP: f64 = 0.001;
+
+/// The same thing in MQTT's words; nothing here is exactly once.
+pub fn qos(reliability: Reliability) -> QoS {
+    match reliability {
+        Reliability::AtMostOnce => QoS::AtMostOnce,
+        _ => QoS::AtLeastOnce,
+    }
+}
+
+/// The longest interval between two reports, in seconds; 0 if no worker reports.
+fn longest_interval(workers: &[Worker]) -> f64 {
+    let every = workers.iter().filter_map(|it| it.reports.every());
+    every.fold(0.0, f64::max)
+}
+
+impl Told {
     /// A scenario whose workers tell the broker in this way.
-    fn told(self, scenario: Scenario) -> Scenario {
-        let mut scenario = scenario.each(|worker| match (self.acks, self.events, worker.reports) {
-            (true, _, _) => {
-                (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
-            }
-            (false, true, Reports::Every(seconds)) => worker.reports = Reports::Events(seconds),
-            _ if self.silent => worker.reports = Reports::Never,
-            _ => {}
-        });
-        if self.acks {
+    fn told(self, mut scenario: Scenario) -> Scenario {
+        if self == Told::Acks {
             scenario.reliability = Reliability::AtLeastOnce;
         }
-        scenario
+        scenario.each(|worker| match (self, worker.reports) {
+            (Told::Acks, _) => {
+                (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
+            }
+            (Told::Events, Reports::Every(seconds)) => worker.reports = Reports::Events(seconds),
+            (Told::Nothing, _) => worker.reports = Reports::Never,
+            _ => {}
+        })
     }
 }
 
+#[derive(Default)]
 struct Plan {
     recipes: Vec<Recipe>,
     /// Of each of those that follow.
@@ -294,13 +335,7 @@ impl Plan {
         for count in sizes {
             // The more members, the longer each message, so that one machine can do it.
             let unit = 0.025 * (*count as f64 / 10.0).max(1.0);
-            let mean = |at| {
-                if at < count.div_ceil(2) {
-                    unit
-                } else {
-                    2.0 * unit
-                }
-            };
+            let mean = |at| unit * if at < count.div_ceil(2) { 1.0 } else { 2.0 };
             let scenario = Scenario {
                 law: Law::Exponential,
                 arrivals: Arrivals::Poisson,
@@ -314,20 +349,15 @@ impl Plan {
 
     fn bars(&mut self, budget: Budget) {
         for condition in rows::conditions() {
-            if condition
-                .scenario
-                .workers
-                .iter()
-                .any(|worker| worker.rtt > LOOPBACK_MAX)
-            {
+            let is_far = |worker: &Worker| worker.rtt > LOOPBACK_MAX;
+            if condition.scenario.workers.iter().any(is_far) {
                 // Delays that are made above TCP are not what the row is about.
                 continue;
             }
-            let Some(scenario) = affordable(condition.scenario.clone(), budget) else {
-                continue;
-            };
-            let place = ("bars", condition.name, "");
-            self.add(place, NAMED, scenario, Some(condition.bar));
+            if let Some(scenario) = affordable(condition.scenario, budget) {
+                let place = ("bars", condition.name, "");
+                self.add(place, ADAPTIVE, scenario, Some(condition.bar));
+            }
         }
     }
 
@@ -344,14 +374,14 @@ impl Plan {
         scenario: Scenario,
         bars: Option<(f64, f64)>,
     ) {
-        let told = variant.told(scenario.clone());
+        let told = variant.2.told(scenario.clone());
         let leg = plan::mqtt(qos(told.reliability) as u8);
         let lasts = scenario.messages as f64 / scenario.rate;
         let mut draft = plan::cell("E5", "thalweg", leg)
             .at("part", part)
             .at("scenario", name)
             .at("point", point)
-            .at("strategy", variant.name)
+            .at("strategy", variant.0)
             .open(scenario.rate, 1)
             .with(|cell| {
                 cell.driver = Driver::Bare;
@@ -381,14 +411,11 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
     let longer = (scenario.rate / RATE_MAX).max(1.0);
     let scenario = scenario.each(|worker| worker.mean *= longer);
     let rate = scenario.rate / longer;
-    let every = |worker: &Worker| {
-        if let Reports::Every(seconds) = worker.reports {
-            seconds
-        } else {
-            0.0
-        }
-    };
-    let every = scenario.workers.iter().map(every).fold(0.0, f64::max);
+    let every = scenario.workers.iter().map(|worker| match worker.reports {
+        Reports::Every(seconds) => seconds,
+        _ => 0.0,
+    });
+    let every = every.fold(0.0, f64::max);
     let lasts = match budget {
         Budget::Quick if every > 2.0 => return None,
         Budget::Quick => 15.0,
@@ -410,7 +437,7 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
 }
 
 /// Round trips that a loopback can stand for.
-const LOOPBACK_MAX: f64 = 0.001;
+pub const LOOPBACK_MAX: f64 = 0.001;
 /// Messages a second of one row.
 const RATE_MAX: f64 = 700.0;
 
@@ -482,7 +509,7 @@ mod tests {
             );
             // Time begins when the last one has joined; each reports within its interval after that.
             assert!(
-                task.scenario.jobs()[0].at >= task.report_every(),
+                task.scenario.jobs()[0].at >= longest_interval(&task.scenario.workers),
                 "{}",
                 task.scenario.jobs()[0].at
             );

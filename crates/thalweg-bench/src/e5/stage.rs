@@ -1,33 +1,92 @@
-//! A cell while it runs: its publisher, its workers, its messages, and what happens to them.
+//! A cell while it runs: its publisher, its workers, its messages, and what happens to them; one thread for all of them.
 //!
 //! ```text
 //!  Joining ── all have subscribed ──> Running ── the last is published ──> Draining ── all done, or patience over ──> Over
 //! ```
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
+use socket2::SockRef;
+use thalweg_model::Reliability;
 use thalweg_mqtt::load::Report;
+use thalweg_mqtt::{
+    ClientEvent, ClientSide, ConnectOut, DisconnectProps, PeerFault, Publish, QoS, ReasonCode,
+    SubscribeOptions, SubscribeOut,
+};
 
-use super::line::{Event, Header, Introduction, Link};
-use super::task::{Task, qos, words};
-use super::trial::{Message, NEVER, NOBODY, Trial};
-use crate::sim::scenario::{Incident, Job, Reports, What};
-use crate::sim::worker::{self, Sleep};
+use super::plan::{LOOPBACK_MAX, Task, qos};
+use super::trial::{Message, NEVER, Trial};
+use crate::drivers::socket::Socket;
+use crate::load::{Header, Layout, SECOND, SideTable, clock};
+use crate::sim::random::Random;
+use crate::sim::scenario::{self, Incident, Job, Reports, What};
+use crate::sim::worker::{self, Acknowledgement, Sleep};
+
+/// Runs a cell at a broker to its end, or until it is to stop.
+pub fn run<'t>(task: &'t Task, address: SocketAddr, stop: &AtomicBool) -> Trial<'t> {
+    clock::be_exact();
+    let epoll = match epoll::create(epoll::CreateFlags::CLOEXEC) {
+        Ok(epoll) => epoll,
+        Err(error) => return Trial::of(task).failed(error.to_string()),
+    };
+    let jobs = task.scenario.jobs();
+    let worker = |spec: &scenario::Worker| Worker {
+        line: None,
+        // The loopback's own round trip is below a millisecond; what is more, the line adds.
+        way: (spec.rtt > LOOPBACK_MAX).then(|| Way {
+            delay: (spec.rtt / 2.0 * 1e9) as u64,
+            ..Way::default()
+        }),
+        connection: 0,
+        has_joined: false,
+        work: worker::Worker::new(spec),
+        is_gone: false,
+        is_frozen: false,
+    };
+    let mut stage = Stage {
+        address,
+        epoll,
+        publisher: None,
+        workers: task.scenario.workers.iter().map(worker).collect(),
+        phase: Phase::Joining,
+        now: clock::now(),
+        begun: 0,
+        later: BinaryHeap::new(),
+        order: 0,
+        next: 0,
+        unfinished: jobs.len(),
+        payload: Vec::new(),
+        table: SideTable::default(),
+        trial: Trial::of(task),
+        jobs,
+        task,
+    };
+    stage.join();
+    if let Err(error) = stage.play(stop) {
+        stage.fail(error.to_string());
+    }
+    stage.leave()
+}
 
 /// Something that is due at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
     /// The next message is to be published.
     Publish,
     /// A hand of a worker wakes.
     Wake { worker: usize, sleep: u64 },
     /// A report may be due.
     Report(usize),
-    /// Something on the way of a line arrives.
-    Travel(usize),
+    /// Something on the way of a worker's line arrives.
+    Arrival(usize),
     /// A worker connects, or does so again.
     Connect(usize),
     /// An incident of the scenario begins.
@@ -38,18 +97,8 @@ pub enum Due {
     GiveUp,
 }
 
-/// What a stage may use.
-pub struct Around<'a> {
-    /// Tells when sockets have something.
-    pub epoll: &'a OwnedFd,
-    /// What is to be told to the stage later.
-    pub later: &'a mut Vec<(u64, Due)>,
-    /// Nanoseconds of the run's clock.
-    pub now: u64,
-}
-
 /// The number of the publisher's line; workers count from 0.
-pub const PUBLISHER: usize = 0xFFFF;
+const PUBLISHER: usize = 0xFFFF;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -59,9 +108,21 @@ enum Phase {
     Over,
 }
 
+/// What everything on a line takes longer in each direction than on a loopback.
+#[derive(Debug, Default)]
+struct Way {
+    delay: u64,
+    /// When it arrives, and what.
+    inward: VecDeque<(u64, Vec<u8>)>,
+    outward: VecDeque<(u64, Vec<u8>)>,
+    /// Bytes to be written that have arrived.
+    arrived: usize,
+}
+
 #[derive(Debug)]
 struct Worker {
-    line: Option<Link>,
+    line: Option<Socket>,
+    way: Option<Way>,
     /// Its current or last connection.
     connection: u32,
     has_joined: bool,
@@ -70,267 +131,314 @@ struct Worker {
     is_gone: bool,
     /// Its process does nothing.
     is_frozen: bool,
-    reports: u64,
-    bytes: u64,
 }
 
-/// A cell while it runs.
-#[derive(Debug)]
-pub struct Stage {
-    task: Task,
+struct Stage<'t> {
+    task: &'t Task,
     address: SocketAddr,
-    /// Upper half of the tokens of its lines.
-    token: u64,
+    epoll: OwnedFd,
     jobs: Vec<Job>,
-    publisher: Option<Link>,
+    publisher: Option<Socket>,
     workers: Vec<Worker>,
     phase: Phase,
+    /// When what happens now does.
+    now: u64,
     /// When time was 0.
     begun: u64,
+    later: BinaryHeap<Reverse<(u64, u64, Due)>>,
+    /// Of what is due at one time, what was asked for first comes first.
+    order: u64,
     next: usize,
-    /// When messages are due relative to the clock.
-    messages: Vec<Message>,
     unfinished: usize,
-    late: Vec<u64>,
-    closed: u32,
-    incident: u64,
-    wrong: Option<String>,
+    payload: Vec<u8>,
+    table: SideTable,
+    trial: Trial<'t>,
 }
 
-impl Stage {
-    pub fn new(task: Task, address: SocketAddr, token: u64, around: &mut Around<'_>) -> Stage {
-        let jobs = task.scenario.jobs();
-        let workers = task.scenario.workers.iter().map(|worker| Worker {
-            line: None,
-            connection: 0,
-            has_joined: false,
-            work: worker::Worker::new(worker),
-            is_gone: false,
-            is_frozen: false,
-            reports: 0,
-            bytes: 0,
-        });
-        let mut stage = Stage {
-            address,
-            token,
-            publisher: None,
-            workers: workers.collect(),
-            phase: Phase::Joining,
-            begun: 0,
-            next: 0,
-            messages: Vec::new(),
-            unfinished: jobs.len(),
-            late: Vec::new(),
-            closed: 0,
-            incident: NEVER,
-            wrong: None,
-            jobs,
-            task,
-        };
-        stage.join(around);
-        stage
+impl<'t> Stage<'t> {
+    fn play(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut events = Vec::with_capacity(256);
+        while self.phase != Phase::Over {
+            if stop.load(Ordering::Relaxed) {
+                self.fail("interrupted".to_owned());
+                break;
+            }
+            self.wait(&mut events)?;
+            for event in &events {
+                self.now = clock::now();
+                self.ready(event.data.u64() as usize);
+            }
+            // What comes due meanwhile has its turn after the sockets.
+            let by = clock::now();
+            while self.phase != Phase::Over
+                && let Some(Reverse((at, _, due))) = self.later.peek().copied()
+                && at <= by
+            {
+                self.later.pop();
+                self.now = clock::now();
+                self.due(due);
+            }
+        }
+        Ok(())
     }
 
-    /// Whether it is over.
-    pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+    /// Sleeps until a socket has something or something is due.
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let next = self.later.peek().map(|Reverse((at, ..))| *at);
+        let left = next.map_or(SECOND, |at| at.saturating_sub(clock::now()).min(SECOND));
+        events.clear();
+        // An epoll itself counts in milliseconds.
+        match poll(
+            &mut [PollFd::new(&self.epoll, PollFlags::IN)],
+            Some(&clock::timespec(left)),
+        )
+        .and_then(|_| {
+            epoll::wait(
+                &self.epoll,
+                spare_capacity(events),
+                Some(&clock::timespec(0)),
+            )
+        }) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    pub fn rate(&self) -> f64 {
-        self.task.scenario.rate
+    fn at(&mut self, when: u64, due: Due) {
+        self.order += 1;
+        self.later.push(Reverse((when, self.order, due)));
     }
 
-    fn join(&mut self, around: &mut Around<'_>) {
-        let name = format!("e5-{}-publisher", self.task.number);
-        let introduction = Introduction {
-            name: &name,
-            words: &[],
-        };
-        let token = self.token | PUBLISHER as u64;
-        match Link::open(
-            self.address,
-            around.epoll,
-            token,
-            &introduction,
-            0,
-            around.now,
-        ) {
+    /// Nanoseconds since the first moment of the trial.
+    fn since(&self) -> u64 {
+        self.now.saturating_sub(self.begun)
+    }
+
+    fn join(&mut self) {
+        match self.open(PUBLISHER, &[]) {
             Ok(line) => self.publisher = Some(line),
             Err(error) => return self.fail(format!("the publisher cannot connect: {error}")),
         }
-        let late: Vec<usize> = self
-            .task
-            .scenario
-            .incidents
-            .iter()
-            .filter_map(joins)
-            .collect();
+        // Cells of one period must not beat in time.
+        let seed = self.task.scenario.seed ^ u64::from(self.task.number) << 32;
+        let begin = self.now + (Random::new(seed).unit() * START_GAP_MAX) as u64;
         // One after the other: to connect takes time, in which no other is served.
-        for (worker, (it, start)) in self.workers.iter_mut().zip(self.task.starts()).enumerate() {
-            it.is_gone = late.contains(&worker);
-            if !it.is_gone {
-                around
-                    .later
-                    .push((around.now + (start * 1e9) as u64, Due::Connect(worker)));
+        for (worker, start) in self.task.starts().into_iter().enumerate() {
+            let joins = |it: &Incident| it.what == What::Join && it.worker == worker;
+            if self.task.scenario.incidents.iter().any(joins) {
+                self.workers[worker].is_gone = true;
+            } else {
+                self.at(begin + (start * 1e9) as u64, Due::Connect(worker));
             }
         }
     }
 
-    fn connect(&mut self, worker: usize, around: &mut Around<'_>) {
-        let spec = self.task.scenario.workers[worker];
+    fn open(&self, line: usize, terms: &[(&'static str, String)]) -> io::Result<Socket> {
+        let name = match line {
+            PUBLISHER => format!("e5-{}-publisher", self.task.number),
+            worker => format!("e5-{}-{worker}", self.task.number),
+        };
+        // The keep alive is not the interval of reports (E, errata 11): a report that is late must not end the session.
+        let connect = ConnectOut {
+            client_id: &name,
+            keep_alive: 60,
+            user: Some(&terms),
+            ..ConnectOut::default()
+        };
+        // On a loopback this is done at once; a broker elsewhere costs its round trip before anything is measured.
+        let mut socket = Socket::open(self.address, Duration::from_secs(5), &connect)?;
+        socket.stream.set_nonblocking(true)?;
+        socket.watch(&self.epoll, line as u64)?;
+        socket.flush(&self.epoll, line as u64)?;
+        Ok(socket)
+    }
+
+    fn connect(&mut self, worker: usize) {
         let it = &mut self.workers[worker];
         it.is_gone = false;
         it.connection += 1;
         it.work.connection = None;
-        let name = format!("e5-{}-{worker}", self.task.number);
-        let words = words(&spec, &self.task.scenario);
-        let introduction = Introduction {
-            name: &name,
-            words: &words,
-        };
-        // The loopback's own round trip is below a millisecond; what is more, the line adds.
-        let delay = if spec.rtt > 0.001 {
-            (spec.rtt / 2.0 * 1e9) as u64
-        } else {
-            0
-        };
-        match Link::open(
-            self.address,
-            around.epoll,
-            self.token | worker as u64,
-            &introduction,
-            delay,
-            around.now,
-        ) {
-            Ok(line) => {
-                it.line = Some(line);
-                travel(it.line.as_ref(), worker, around);
-            }
+        it.way = it.way.as_ref().map(|way| Way {
+            delay: way.delay,
+            ..Way::default()
+        });
+        match self.open(worker, &self.task.terms(worker)) {
+            Ok(line) => self.workers[worker].line = Some(line),
             Err(error) => self.fail(format!("worker {worker} cannot connect: {error}")),
         }
     }
 
     fn fail(&mut self, why: String) {
-        self.wrong.get_or_insert(why);
+        self.trial.wrong.get_or_insert(why);
         self.phase = Phase::Over;
     }
 
-    /// A socket has something.
-    pub fn ready(&mut self, line: usize, can_write: bool, around: &mut Around<'_>) {
-        let Some(it) = self.line(line) else { return };
-        let written = if can_write {
-            it.write_on(around.epoll)
-        } else {
-            Ok(())
-        };
-        let read = it.read(around.now);
-        self.listen(line, around);
-        match written.and(read) {
-            Ok(true) => {}
-            Ok(false) => self.lose(line, "the broker has hung up", around),
-            Err(error) => self.lose(line, &error.to_string(), around),
-        }
-    }
-
-    fn line(&mut self, line: usize) -> Option<&mut Link> {
+    fn line(&mut self, line: usize) -> &mut Option<Socket> {
         match line {
-            PUBLISHER => self.publisher.as_mut(),
-            worker => self.workers.get_mut(worker)?.line.as_mut(),
+            PUBLISHER => &mut self.publisher,
+            worker => &mut self.workers[worker].line,
         }
     }
 
-    fn listen(&mut self, line: usize, around: &mut Around<'_>) {
-        while let Some(heard) = self.line(line).and_then(Link::hear) {
-            let done = match (line, heard) {
-                (PUBLISHER, Event::Ended(why)) => {
-                    self.fail(format!("the publisher: {why}"));
-                    Ok(())
-                }
-                (PUBLISHER, Event::Received(id)) => {
-                    self.with(line, |it| it.release(id, around.epoll, around.now))
-                }
-                (PUBLISHER, _) => Ok(()),
-                (worker, heard) => self.heard(worker, heard, around),
-            };
-            if let Err(error) = done {
-                return self.lose(line, &error.to_string(), around);
+    /// Does something with a line that is there, and sends what was said; it is lost if that fails.
+    fn with(&mut self, line: usize, does: impl FnOnce(&mut Self, &mut Socket) -> io::Result<()>) {
+        let Some(mut socket) = self.line(line).take() else {
+            return;
+        };
+        let done = does(self, &mut socket).and_then(|()| self.send(line, &mut socket));
+        match done {
+            Ok(()) => *self.line(line) = Some(socket),
+            Err(error) => self.lose(line, socket, &error.to_string()),
+        }
+    }
+
+    /// Sends what was said, or what of it has arrived.
+    fn send(&mut self, line: usize, socket: &mut Socket) -> io::Result<()> {
+        let now = self.now;
+        if let Some(way) = self.way(line) {
+            let said = socket.mqtt.out.split_off(way.arrived);
+            let at = now + way.delay;
+            if !said.is_empty() {
+                way.outward.push_back((at, said));
+                self.at(at, Due::Arrival(line));
             }
         }
-        if line != PUBLISHER {
-            self.work(line, around);
+        socket.flush(&self.epoll, line as u64)?;
+        if let Some(way) = self.way(line) {
+            way.arrived = socket.mqtt.out.len();
         }
-        travel(self.line(line).as_deref(), line, around);
+        Ok(())
     }
 
-    fn with(
+    fn way(&mut self, line: usize) -> Option<&mut Way> {
+        self.workers.get_mut(line)?.way.as_mut()
+    }
+
+    /// What has been on its way for long enough arrives.
+    fn arrives(&mut self, line: usize, socket: &mut Socket) -> io::Result<()> {
+        let now = self.now;
+        while let Some((_, bytes)) =
+            (self.way(line)).and_then(|way| way.inward.pop_front_if(|(at, _)| *at <= now))
+        {
+            self.understand(line, socket, &bytes)?;
+        }
+        while let Some(way) = self.way(line)
+            && let Some((_, bytes)) = way.outward.pop_front_if(|(at, _)| *at <= now)
+        {
+            // What was said meanwhile is behind it.
+            let arrived = way.arrived;
+            way.arrived += bytes.len();
+            socket.mqtt.out.splice(arrived..arrived, bytes);
+        }
+        Ok(())
+    }
+
+    /// A socket has something, or takes more.
+    fn ready(&mut self, line: usize) {
+        self.with(line, |stage, socket| stage.read(line, socket));
+        if line != PUBLISHER {
+            self.work(line);
+        }
+    }
+
+    fn read(&mut self, line: usize, socket: &mut Socket) -> io::Result<()> {
+        let mut chunk = [0; 16 << 10];
+        while let Some(count) = socket.read(&mut chunk)? {
+            if count == 0 {
+                return Err(io::Error::other("the broker has hung up"));
+            }
+            let (bytes, now) = (chunk.get(..count).unwrap_or_default(), self.now);
+            match self.way(line) {
+                None => self.understand(line, socket, bytes)?,
+                Some(way) => {
+                    let at = now + way.delay;
+                    way.inward.push_back((at, bytes.to_vec()));
+                    self.at(at, Due::Arrival(line));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn understand(&mut self, line: usize, socket: &mut Socket, bytes: &[u8]) -> io::Result<()> {
+        let mut on = |side: &mut ClientSide, out: &mut Vec<u8>, event: ClientEvent<'_>| {
+            self.heard(line, side, out, &event).map(|()| true)
+        };
+        let broken = |fault: PeerFault| io::Error::other(fault.what);
+        socket.mqtt.receive(bytes, &mut on, broken)
+    }
+
+    fn heard(
         &mut self,
         line: usize,
-        does: impl FnOnce(&mut Link) -> io::Result<()>,
+        side: &mut ClientSide,
+        out: &mut Vec<u8>,
+        event: &ClientEvent<'_>,
     ) -> io::Result<()> {
-        self.line(line).map_or(Ok(()), does)
-    }
-
-    fn heard(&mut self, worker: usize, heard: Event, around: &mut Around<'_>) -> io::Result<()> {
-        let spec = self.task.scenario.workers[worker];
-        match heard {
-            Event::Welcome { takes_reports } => {
-                if spec.reports != Reports::Never && !takes_reports {
-                    self.wrong
-                        .get_or_insert("the broker takes no reports of load".to_owned());
+        match event {
+            ClientEvent::ConnAck(connack) if connack.values.reason.is_error() => {
+                let why = format!("refused: {:?}", connack.values.reason);
+                return Err(io::Error::other(why));
+            }
+            ClientEvent::Disconnect(disconnect) => {
+                let why = format!("disconnected: {:?}", disconnect.reason);
+                return Err(io::Error::other(why));
+            }
+            _ if line == PUBLISHER => {}
+            ClientEvent::ConnAck(_) => return self.welcome(line, side, out),
+            ClientEvent::SubAck(suback) if suback.codes().any(|code| code.is_error()) => {
+                self.fail(format!("worker {line} may not subscribe"));
+            }
+            ClientEvent::SubAck(_) => {
+                self.workers[line].has_joined = true;
+                let is_whole = self.workers.iter().all(|it| it.has_joined || it.is_gone);
+                if self.phase == Phase::Joining && is_whole {
+                    self.begin();
                 }
-                let it = &mut self.workers[worker];
-                it.work.connected(it.connection, around.now, 0.0);
-                let (filter, wish) = (self.task.filter(), qos(spec.reliability));
-                self.with(worker, |it| {
-                    it.subscribe(&filter, wish, around.epoll, around.now)
-                })
             }
-            Event::Subscribed(true) => {
-                self.workers[worker].has_joined = true;
-                if self.phase == Phase::Joining
-                    && self.workers.iter().all(|it| it.has_joined || it.is_gone)
-                {
-                    self.begin(around);
-                }
-                Ok(())
-            }
-            Event::Subscribed(false) => {
-                self.fail(format!("worker {worker} may not subscribe"));
-                Ok(())
-            }
-            Event::Message {
-                header,
-                reliability,
-                id,
-                dup,
-            } => {
-                if self.came(worker, header, dup, around.now) {
-                    let job = header.number as usize;
-                    let work = &mut self.workers[worker].work;
-                    work.message(job, id, reliability, around.now);
-                }
-                Ok(())
-            }
-            Event::Released(id) => {
-                self.workers[worker].work.released(id, around.now);
-                Ok(())
-            }
-            Event::Ended(why) => Err(io::Error::other(why)),
-            Event::Received(_) | Event::Other => Ok(()),
+            ClientEvent::Publish(publish) => self.came(line, publish),
+            _ => {}
         }
+        Ok(())
     }
 
-    /// Writes down that a message came; whether it is one of this trial's.
-    fn came(&mut self, worker: usize, header: Header, dup: bool, now: u64) -> bool {
-        let is_ours = header.cell == self.task.number;
-        let message = self.messages.get_mut(header.number as usize);
-        let Some(message) = message.filter(|_| is_ours) else {
-            self.wrong
-                .get_or_insert("a message came that was not sent".to_owned());
-            return false;
+    fn welcome(
+        &mut self,
+        worker: usize,
+        side: &mut ClientSide,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let spec = self.task.scenario.workers[worker];
+        if spec.reports != Reports::Never && !side.offer().load_reports {
+            let why = "the broker takes no reports of load".to_owned();
+            self.trial.wrong.get_or_insert(why);
+        }
+        let it = &mut self.workers[worker];
+        it.work.connected(it.connection, self.now, 0.0);
+        let options = SubscribeOptions {
+            qos: qos(spec.reliability),
+            ..SubscribeOptions::default()
+        };
+        let subscribe = SubscribeOut {
+            id: side.next_id().unwrap_or(1),
+            filters: &[(&self.task.filter(), options)],
+            ..SubscribeOut::default()
+        };
+        side.subscribe(&subscribe, out).map_err(io::Error::other)
+    }
+
+    /// A message came to a worker.
+    fn came(&mut self, worker: usize, publish: &Publish<'_>) {
+        let (now, task) = (self.since(), self.task);
+        let header = Layout::Binary.read(task.number, "", publish.payload, &self.table);
+        let message = header.and_then(|it| self.trial.messages.get_mut(it.seq as usize));
+        let (Some(header), Some(message)) = (header, message) else {
+            let why = "a message came that was not sent".to_owned();
+            self.trial.wrong.get_or_insert(why);
+            return;
         };
         message.deliveries += 1;
-        if dup {
+        if publish.dup {
             message.marked += 1;
             message.resent = message.resent.min(now);
         }
@@ -339,341 +447,259 @@ impl Stage {
         } else {
             message.again = message.again.min(now);
         }
-        true
+        let reliability = match publish.qos {
+            QoS::AtMostOnce => Reliability::AtMostOnce,
+            _ => Reliability::AtLeastOnce,
+        };
+        let work = &mut self.workers[worker].work;
+        work.message(header.seq as usize, publish.id, reliability, self.now);
     }
 
     /// Lets a worker begin with what it has, acknowledge, and report.
-    fn work(&mut self, worker: usize, around: &mut Around<'_>) {
+    fn work(&mut self, worker: usize) {
         let mean = self.task.scenario.workers[worker].mean;
-        loop {
-            let Stage { workers, jobs, .. } = self;
-            let takes = |job: usize| jobs.get(job).map_or(0.0, |job| mean * job.work);
-            let Some(begun) = workers[worker].work.begin(&takes, around.now) else {
-                break;
-            };
-            sleeps(worker, begun, around);
-            if let Some(message) = self
-                .messages
-                .get_mut(begun.job)
-                .filter(|message| message.taken == NEVER)
-            {
-                (message.taken, message.member) = (around.now, worker as u16);
+        let jobs = std::mem::take(&mut self.jobs);
+        let takes = |job: usize| jobs.get(job).map_or(0.0, |job| mean * job.work);
+        while let Some(begun) = self.workers[worker].work.begin(&takes, self.now) {
+            self.sleeps(worker, begun);
+            let now = self.since();
+            let message = self.trial.messages.get_mut(begun.job);
+            if let Some(message) = message.filter(|message| message.taken == NEVER) {
+                (message.taken, message.member) = (now, worker as u16);
             }
         }
-        let it = &mut self.workers[worker];
-        let said = it.work.said();
-        if let Some(line) = &mut it.line
-            && let Err(error) = said
-                .into_iter()
-                .try_for_each(|said| line.say(said, around.epoll, around.now))
-        {
-            return self.lose(worker, &error.to_string(), around);
-        }
-        self.tell(worker, around);
+        self.jobs = jobs;
+        let said = self.workers[worker].work.said();
+        self.with(worker, |stage, socket| {
+            for said in said {
+                // Nothing is exactly once here.
+                if let Acknowledgement::Settled(id, _) = said {
+                    let mqtt = &mut socket.mqtt;
+                    mqtt.side.puback(id, ReasonCode::Success, &mut mqtt.out);
+                }
+            }
+            stage.tell(worker, socket)
+        });
     }
 
     /// Sends the report that is due, and says when the next one may be.
-    fn tell(&mut self, worker: usize, around: &mut Around<'_>) {
-        let lies = matches!(
-            self.task.scenario.workers[worker].reports,
-            Reports::Idle(_) | Reports::Wild(_)
-        );
+    fn tell(&mut self, worker: usize, socket: &mut Socket) -> io::Result<()> {
         let it = &mut self.workers[worker];
         if it.is_frozen || it.is_gone || !it.has_joined {
-            return;
+            return Ok(());
         }
-        if let (Some(line), Some((waiting, each))) = (&mut it.line, it.work.report(around.now)) {
-            let report = match lies {
-                true => Report::new(0, 1.0),
-                false => Report::new(
-                    u32::try_from(waiting).unwrap_or(u32::MAX),
-                    each.as_secs_f64() * 1e3,
-                ),
-            };
-            match line.report(&report, around.epoll, around.now) {
-                Ok(told) => it.reports += u64::from(told),
-                Err(error) => return self.lose(worker, &error.to_string(), around),
-            }
+        if let Some((waiting, each)) = it.work.report(self.now) {
+            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+            let report = Report::new(waiting, each.as_secs_f64() * 1e3);
+            let mqtt = &mut socket.mqtt;
+            let is_told = mqtt.side.ping_with(&report, &mut mqtt.out);
+            self.trial.reports += u64::from(is_told);
         }
-        if let Some(at) = self.workers[worker].work.look_at(around.now) {
-            around.later.push((at, Due::Report(worker)));
+        if let Some(at) = it.work.look_at(self.now) {
+            self.at(at, Due::Report(worker));
         }
+        Ok(())
+    }
+
+    /// Asks to be told when a message is done.
+    fn sleeps(&mut self, worker: usize, begun: Sleep) {
+        let sleep = begun.number;
+        self.at(begun.ends, Due::Wake { worker, sleep });
     }
 
     /// The time has come: messages are due relative to now.
-    fn begin(&mut self, around: &mut Around<'_>) {
+    fn begin(&mut self) {
         self.phase = Phase::Running;
-        self.begun = around.now;
-        let begun = self.begun;
-        self.messages = self
-            .jobs
-            .iter()
-            .map(|job| Message::due(begun + (job.at * 1e9) as u64))
-            .collect();
+        self.begun = self.now;
+        let nanos = |seconds: f64| (seconds * 1e9) as u64;
+        let due = |job: &Job| Message::due(nanos(job.at));
+        self.trial.messages = self.jobs.iter().map(due).collect();
         for (index, incident) in self.task.scenario.incidents.iter().enumerate() {
-            let at = begun + (incident.at * 1e9) as u64;
-            around.later.push((at, Due::Incident(index)));
+            let at = self.begun + nanos(incident.at);
+            self.at(at, Due::Incident(index));
             if incident.lasts > 0.0 {
-                around
-                    .later
-                    .push((at + (incident.lasts * 1e9) as u64, Due::IncidentEnds(index)));
+                self.at(at + nanos(incident.lasts), Due::IncidentEnds(index));
             }
         }
-        match self.messages.first() {
-            Some(first) => around.later.push((first.intended, Due::Publish)),
-            None => self.phase = Phase::Over,
-        }
+        self.at(self.now, Due::Publish);
     }
 
-    pub fn due(&mut self, due: Due, around: &mut Around<'_>) {
-        if self.is_over() {
-            return;
-        }
+    fn due(&mut self, due: Due) {
         match due {
-            Due::Publish => self.publish(around),
-            Due::Wake { worker, sleep } => self.wake(worker, sleep, around),
-            Due::Report(worker) => self.tell(worker, around),
-            Due::Travel(line) => {
-                let done = self.with(line, |it| it.travel(around.epoll, around.now));
-                match done {
-                    Ok(()) => self.listen(line, around),
-                    Err(error) => self.lose(line, &error.to_string(), around),
-                }
+            Due::Publish => self.with(PUBLISHER, Stage::publish),
+            Due::Wake { worker, sleep } => self.wake(worker, sleep),
+            Due::Report(worker) => self.with(worker, |stage, line| stage.tell(worker, line)),
+            Due::Arrival(worker) => {
+                self.with(worker, |stage, line| stage.arrives(worker, line));
+                self.work(worker);
             }
-            Due::Connect(worker) => {
-                if self.workers[worker].line.is_none() {
-                    self.connect(worker, around);
-                }
-            }
-            Due::Incident(index) => self.happens(index, around),
-            Due::IncidentEnds(index) => self.ends(index, around),
+            Due::Connect(worker) if self.workers[worker].line.is_none() => self.connect(worker),
+            Due::Connect(_) => {}
+            Due::Incident(index) => self.happens(self.task.scenario.incidents[index]),
+            Due::IncidentEnds(index) => self.ends(self.task.scenario.incidents[index]),
             Due::GiveUp => self.phase = Phase::Over,
         }
     }
 
-    fn publish(&mut self, around: &mut Around<'_>) {
-        let wish = qos(self.task.scenario.reliability);
-        let topic = self.task.topic();
-        while let (Some(job), Some(message)) =
-            (self.jobs.get(self.next), self.messages.get_mut(self.next))
-        {
-            let now = around.now;
+    fn publish(&mut self, socket: &mut Socket) -> io::Result<()> {
+        let (now, wish) = (self.since(), qos(self.task.scenario.reliability));
+        while let (Some(job), Some(message)) = (
+            self.jobs.get(self.next),
+            self.trial.messages.get_mut(self.next),
+        ) {
             if message.intended > now {
-                around.later.push((message.intended, Due::Publish));
-                return;
+                let at = self.begun + message.intended;
+                self.at(at, Due::Publish);
+                return Ok(());
             }
-            let number = self.next as u32;
             let header = Header {
-                cell: self.task.number,
-                number,
-                intended: message.intended,
-                sent: now,
+                run: self.task.number,
+                flow: 0,
+                seq: self.next as u32,
+                intended: self.begun + message.intended,
+                sent: self.now,
             };
-            let topic = format!("{topic}/{}", job.key);
-            let Some(line) = &mut self.publisher else {
-                return;
-            };
-            match line.publish(
-                &topic,
-                &header.payload(job.size as usize),
-                wish,
-                around.epoll,
-                now,
-            ) {
-                Ok(true) => message.sent = now,
-                Ok(false) => {
-                    // The Receive Maximum is used up; the lag will tell.
-                    around.later.push((now + 1_000_000, Due::Publish));
-                    return;
-                }
-                Err(error) => return self.fail(format!("the publisher: {error}")),
+            Layout::Binary.write(&header, job.size as usize, &mut self.payload);
+            let topic = format!("{}/{}", self.task.topic(), job.key);
+            let published = socket.mqtt.publish(&topic, &self.payload, wish);
+            if !published.map_err(io::Error::other)? {
+                // The Receive Maximum is used up; the lag will tell.
+                self.at(self.now + 1_000_000, Due::Publish);
+                return Ok(());
             }
+            message.sent = now;
             self.next += 1;
         }
         self.phase = Phase::Draining;
-        around
-            .later
-            .push((around.now + PATIENCE.as_nanos() as u64, Due::GiveUp));
+        self.at(self.now + PATIENCE, Due::GiveUp);
+        Ok(())
     }
 
-    fn wake(&mut self, worker: usize, sleep: u64, around: &mut Around<'_>) {
-        let Some(finished) = self.workers[worker].work.wake(sleep, around.now) else {
+    fn wake(&mut self, worker: usize, sleep: u64) {
+        let Some(finished) = self.workers[worker].work.wake(sleep, self.now) else {
             return;
         };
-        self.late.push(finished.late);
-        if let Some(message) = self.messages.get_mut(finished.job) {
+        let now = self.since();
+        self.trial.late.push(finished.late as f64 * 1e-3);
+        if let Some(message) = self.trial.messages.get_mut(finished.job) {
             message.processed += 1;
             if message.done == NEVER {
-                (message.done, message.member) = (around.now, worker as u16);
+                (message.done, message.member) = (now, worker as u16);
                 self.unfinished -= 1;
             }
         }
-        self.work(worker, around);
-        travel(self.line(worker).as_deref(), worker, around);
+        self.work(worker);
         if self.phase == Phase::Draining && self.unfinished == 0 {
             self.phase = Phase::Over;
         }
     }
 
     /// A connection has ended, and not because we wanted it to.
-    fn lose(&mut self, line: usize, why: &str, around: &mut Around<'_>) {
+    fn lose(&mut self, line: usize, socket: Socket, why: &str) {
         if line == PUBLISHER {
             return self.fail(format!("the publisher: {why}"));
         }
-        let it = &mut self.workers[line];
-        if let Some(lost) = it.line.take() {
-            it.bytes += lost.bytes_out;
-            it.has_joined = false;
-            it.work.connection = None;
-            self.closed += 1;
-            lost.close(around.epoll);
-            match self.phase {
-                Phase::Joining => self.fail(format!("worker {line}: {why}")),
-                _ => around.later.push((
-                    around.now + AGAIN_AFTER.as_nanos() as u64,
-                    Due::Connect(line),
-                )),
-            }
+        self.trial.closed += 1;
+        self.part(line, &socket);
+        self.close(socket);
+        match self.phase {
+            Phase::Joining => self.fail(format!("worker {line}: {why}")),
+            _ => self.at(self.now + AGAIN_AFTER, Due::Connect(line)),
         }
     }
 
-    fn happens(&mut self, index: usize, around: &mut Around<'_>) {
-        let Some(incident) = self.task.scenario.incidents.get(index).copied() else {
-            return;
-        };
-        self.incident = self.incident.min(around.now);
-        let worker = incident.worker;
-        let Some(it) = self.workers.get_mut(worker) else {
-            return;
-        };
-        match incident.what {
+    /// A worker has no connection any more.
+    fn part(&mut self, worker: usize, socket: &Socket) {
+        self.trial.worker_bytes += socket.bytes_out;
+        let it = &mut self.workers[worker];
+        it.has_joined = false;
+        it.work.connection = None;
+    }
+
+    fn close(&self, mut socket: Socket) {
+        let (reason, props) = (ReasonCode::NORMAL_DISCONNECTION, DisconnectProps::default());
+        let mqtt = &mut socket.mqtt;
+        mqtt.side.disconnect(reason, &props, &mut mqtt.out);
+        let _ = socket.write_all();
+        let _ = epoll::delete(&self.epoll, &socket.stream);
+    }
+
+    fn happens(&mut self, incident: Incident) {
+        self.trial.incident = self.trial.incident.min(self.since());
+        let Incident { what, worker, .. } = incident;
+        let it = &mut self.workers[worker];
+        match what {
             What::Freeze | What::Death => {
                 it.is_frozen = true;
-                it.work.stop(around.now);
-                if let Some(line) = &mut it.line {
-                    line.look(false, around.epoll);
-                }
+                it.work.stop(self.now);
+                // A process that hangs does not read. An end of the connection is told even to those that look for
+                // nothing, again and again: so it leaves the epoll altogether.
+                let _ = it
+                    .line
+                    .as_ref()
+                    .map(|line| epoll::delete(&self.epoll, &line.stream));
             }
-            What::Stuck => it.work.stop(around.now),
+            What::Stuck => it.work.stop(self.now),
             What::Crash | What::Cut => {
-                (it.is_gone, it.has_joined) = (true, false);
-                it.work.connection = None;
+                it.is_gone = true;
                 if let Some(line) = it.line.take() {
-                    it.bytes += line.bytes_out;
-                    line.reset(around.epoll);
+                    self.part(worker, &line);
+                    // Without a word, so that the broker's system sees a reset.
+                    let _ = SockRef::from(&line.stream).set_linger(Some(Duration::ZERO));
                 }
-                if incident.what == What::Crash {
-                    it.work.forget();
+                if what == What::Crash {
+                    self.workers[worker].work.forget();
                 }
             }
             What::Slow(factor) => it.work.slow = factor,
-            What::Join => self.connect(worker, around),
+            What::Join => self.connect(worker),
             What::Burst(_) => {}
         }
     }
 
-    fn ends(&mut self, index: usize, around: &mut Around<'_>) {
-        let Some(incident) = self.task.scenario.incidents.get(index).copied() else {
-            return;
-        };
-        let worker = incident.worker;
-        let Some(it) = self.workers.get_mut(worker) else {
-            return;
-        };
-        match incident.what {
+    fn ends(&mut self, incident: Incident) {
+        let Incident { what, worker, .. } = incident;
+        let it = &mut self.workers[worker];
+        match what {
             What::Freeze | What::Stuck => {
-                let begun = it.work.go_on(around.now);
+                let begun = it.work.go_on(self.now);
                 if std::mem::take(&mut it.is_frozen)
-                    && let Some(line) = &mut it.line
+                    && let Some(line) = &it.line
                 {
-                    line.look(true, around.epoll);
+                    let _ = line.watch(&self.epoll, worker as u64);
                 }
-                for begun in begun {
-                    sleeps(worker, begun, around);
-                }
-                self.work(worker, around);
+                begun
+                    .into_iter()
+                    .for_each(|begun| self.sleeps(worker, begun));
+                self.work(worker);
             }
             What::Slow(_) => it.work.slow = 1.0,
-            What::Cut => self.connect(worker, around),
+            What::Cut => self.connect(worker),
             What::Death | What::Crash | What::Join | What::Burst(_) => {}
         }
     }
 
-    pub fn leave(mut self, epoll: &OwnedFd) -> Stage {
-        for worker in &mut self.workers {
-            if let Some(line) = worker.line.take() {
-                worker.bytes += line.bytes_out;
-                line.close(epoll);
-            }
-        }
-        if let Some(line) = self.publisher.take() {
-            line.close(epoll);
-        }
-        self
-    }
-
-    /// What happened, after everybody has gone home.
-    pub fn trial(mut self) -> Trial {
-        let begun = self.begun;
-        for message in &mut self.messages {
-            for at in [
-                &mut message.intended,
-                &mut message.sent,
-                &mut message.received,
-                &mut message.taken,
-                &mut message.done,
-                &mut message.again,
-                &mut message.resent,
-            ] {
-                *at = since(*at, begun);
-            }
-            if message.deliveries == 0 {
-                message.member = NOBODY;
-            }
+    /// All go home; what happened.
+    fn leave(mut self) -> Trial<'t> {
+        let lines: Vec<Socket> = self
+            .workers
+            .iter_mut()
+            .filter_map(|it| it.line.take())
+            .collect();
+        self.trial.worker_bytes += lines.iter().map(|line| line.bytes_out).sum::<u64>();
+        for line in lines.into_iter().chain(self.publisher.take()) {
+            self.close(line);
         }
         let tenth = self.jobs.get(self.jobs.len() / 10);
-        let first_counted = tenth.map_or(0.0, |job| job.at);
-        let counted = self.task.scenario.counted;
-        Trial {
-            wrong: self.wrong,
-            counted: counted.unwrap_or((first_counted, f64::INFINITY)),
-            late: self.late.iter().map(|late| *late as f64 * 1e-3).collect(),
-            reports: self.workers.iter().map(|worker| worker.reports).sum(),
-            worker_bytes: self.workers.iter().map(|worker| worker.bytes).sum(),
-            closed: self.closed,
-            incident: since(self.incident, begun),
-            messages: self.messages,
-            task: self.task,
-        }
-    }
-}
-
-/// Nanoseconds since the beginning, of what happened.
-fn since(at: u64, begun: u64) -> u64 {
-    match at {
-        NEVER => NEVER,
-        _ => at.saturating_sub(begun),
-    }
-}
-
-/// Asks to be told when a message is done.
-fn sleeps(worker: usize, begun: Sleep, around: &mut Around<'_>) {
-    let sleep = begun.number;
-    around.later.push((begun.ends, Due::Wake { worker, sleep }));
-}
-
-fn joins(incident: &Incident) -> Option<usize> {
-    (incident.what == What::Join).then_some(incident.worker)
-}
-
-/// Asks to be told when the next thing on the way of a line arrives.
-fn travel(line: Option<&Link>, number: usize, around: &mut Around<'_>) {
-    if let Some(at) = line.and_then(Link::arrives_at) {
-        around.later.push((at, Due::Travel(number)));
+        let all_but_a_tenth = (tenth.map_or(0.0, |job| job.at), f64::INFINITY);
+        self.trial.counted = self.task.scenario.counted.unwrap_or(all_but_a_tenth);
+        self.trial
     }
 }
 
 /// How long what was published may take to be processed after the last message.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: u64 = 20 * SECOND;
 /// How long a worker that lost its connection waits before it makes a new one.
-const AGAIN_AFTER: Duration = Duration::from_millis(50);
+const AGAIN_AFTER: u64 = 50_000_000;
+/// The most that a cell waits before it begins.
+const START_GAP_MAX: f64 = 80e6;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::task::Task;
+use super::plan::Task;
 use crate::cell::{Measured, Messages, Row, Standing};
 use crate::load::books::quantiles;
 use crate::report::stat::{mean, quantile};
@@ -35,7 +35,7 @@ pub struct Message {
 
 /// What did not happen.
 pub const NEVER: u64 = u64::MAX;
-pub const NOBODY: u16 = u16::MAX;
+const NOBODY: u16 = u16::MAX;
 
 impl Message {
     /// One that is still to be sent.
@@ -56,8 +56,19 @@ impl Message {
     }
 
     /// Milliseconds from publish until a worker took it from its queue: the latency of the thesis.
-    pub fn wait_ms(&self) -> Option<f64> {
+    fn wait_ms(&self) -> Option<f64> {
         (self.taken != NEVER).then(|| ms(self.taken.saturating_sub(self.intended)))
+    }
+
+    /// Milliseconds from publish until it was processed.
+    fn response_ms(&self) -> Option<f64> {
+        (self.done != NEVER).then(|| ms(self.done.saturating_sub(self.intended)))
+    }
+
+    /// Whether its first receiver did not process it: another one got it, or the same one again. If its first delivery was
+    /// not seen, it is known by its mark.
+    fn is_repeated(&self) -> bool {
+        self.marked > 0 || self.deliveries > 1
     }
 
     /// Its line in `messages.csv`; empty for what did not happen.
@@ -70,24 +81,19 @@ impl Message {
             NOBODY => String::new(),
             member => member.to_string(),
         };
+        let times = [
+            self.intended,
+            self.sent,
+            self.received,
+            self.taken,
+            self.done,
+        ];
+        let (times, again, resent) = (times.map(micros), micros(self.again), micros(self.resent));
+        let (deliveries, marked, processed) = (self.deliveries, self.marked, self.processed);
         format!(
-            "{},{},{},{},{},{member},{},{},{},{},{}",
-            micros(self.intended),
-            micros(self.sent),
-            micros(self.received),
-            micros(self.taken),
-            micros(self.done),
-            self.deliveries,
-            micros(self.again),
-            self.marked,
-            micros(self.resent),
-            self.processed,
+            "{},{member},{deliveries},{again},{marked},{resent},{processed}",
+            times.join(",")
         )
-    }
-
-    /// Milliseconds from publish until it was processed.
-    pub fn response_ms(&self) -> Option<f64> {
-        (self.done != NEVER).then(|| ms(self.done.saturating_sub(self.intended)))
     }
 }
 
@@ -96,9 +102,9 @@ fn ms(nanos: u64) -> f64 {
 }
 
 /// One run of a cell.
-#[derive(Clone, Debug)]
-pub struct Trial {
-    pub task: Task,
+#[derive(Debug)]
+pub struct Trial<'t> {
+    pub task: &'t Task,
     /// Why it came to no regular end.
     pub wrong: Option<String>,
     /// Time in which what is due counts in the figures of the response, in seconds.
@@ -116,91 +122,43 @@ pub struct Trial {
     pub messages: Vec<Message>,
 }
 
-impl Trial {
-    /// Mean and 99th percentile of publish until processed, of the messages that count, in milliseconds.
-    pub fn response(&self) -> (f64, f64) {
-        let (from, to) = self.counted;
-        let counts = |message: &&Message| (from..to).contains(&(message.intended as f64 * 1e-9));
-        let mut took: Vec<f64> = self
-            .messages
-            .iter()
-            .filter(counts)
-            .filter_map(Message::response_ms)
-            .collect();
-        (mean(took.iter().copied()), quantile(&mut took, 0.99))
+impl Trial<'_> {
+    /// One in which nothing has happened yet.
+    pub fn of(task: &Task) -> Trial<'_> {
+        Trial {
+            task,
+            wrong: None,
+            counted: (0.0, f64::INFINITY),
+            late: Vec::new(),
+            reports: 0,
+            worker_bytes: 0,
+            closed: 0,
+            incident: NEVER,
+            messages: Vec::new(),
+        }
     }
 
-    /// Messages that were sent and never processed.
-    pub fn lost(&self) -> usize {
-        self.messages
-            .iter()
-            .filter(|message| message.sent != NEVER && message.done == NEVER)
-            .count()
+    pub fn failed(mut self, why: String) -> Self {
+        self.wrong = Some(why);
+        self
     }
 
-    /// Messages that were delivered more than once.
-    pub fn repeated(&self) -> usize {
-        self.messages
-            .iter()
-            .filter(|message| message.deliveries > 1)
-            .count()
-    }
-
-    /// Messages that were processed more than once.
-    pub fn processed_twice(&self) -> usize {
-        self.messages
-            .iter()
-            .filter(|message| message.processed > 1)
-            .count()
-    }
-
-    /// Messages whose first receiver did not process them: another one got them, or the same one again. Those whose
-    /// first delivery was not seen are known by their mark.
-    pub fn exposed(&self) -> impl Iterator<Item = &Message> {
-        self.messages
-            .iter()
-            .filter(|message| message.marked > 0 || message.deliveries > 1)
-    }
-
-    /// Longest time until a message that was with a member when something happened to it, or was sent there afterwards,
-    /// came to a member that processed it, in milliseconds.
-    pub fn resent_after_ms(&self) -> f64 {
-        let after = |message: &Message| {
-            // Without a mark it is a fault, but it came.
-            ms(message
-                .resent
-                .min(message.again)
-                .saturating_sub(message.intended.max(self.incident)))
-        };
-        self.exposed().map(after).fold(0.0, f64::max)
-    }
-
-    /// Messages that came again without a mark.
-    pub fn unmarked(&self) -> usize {
-        self.messages
-            .iter()
-            .filter(|message| message.deliveries > 1 && message.marked + 1 < message.deliveries)
-            .count()
-    }
-
-    fn count(&self, is_it: impl Fn(&&Message) -> bool) -> f64 {
-        self.messages.iter().filter(is_it).count() as f64
+    fn count(&self, is_it: impl Fn(&Message) -> bool) -> f64 {
+        self.messages.iter().filter(|it| is_it(it)).count() as f64
     }
 
     fn waits_of(&self, member: u16) -> impl Iterator<Item = f64> {
-        let mine = self.messages.iter();
-        mine.filter(move |it| it.member == member)
-            .filter_map(Message::wait_ms)
+        let mine = self.messages.iter().filter(move |it| it.member == member);
+        mine.filter_map(Message::wait_ms)
     }
 
     /// What of it is kept. Takes its time.
     pub fn measured(&self) -> Measured {
-        let sent = || self.messages.iter().filter(|it| it.sent != NEVER);
-        let micros = |nanos: u64| nanos as f64 * 1e-3;
-        let mut lag: Vec<f64> = sent()
-            .map(|it| micros(it.sent.saturating_sub(it.intended)))
-            .collect();
-        let (mut late, lag) = (self.late.clone(), quantile(&mut lag, 0.99));
+        let lag = |it: &Message| it.sent.saturating_sub(it.intended) as f64 * 1e-3;
+        let sent = self.messages.iter().filter(|it| it.sent != NEVER);
+        let mut lag: Vec<f64> = sent.map(lag).collect();
+        let (sent, lag) = (lag.len() as u64, quantile(&mut lag, 0.99));
+        let mut late = self.late.clone();
         let wake = [
             mean(late.iter().copied()),
             quantile(&mut late, 0.99),
@@ -208,7 +166,7 @@ impl Trial {
         ];
         let standing = match &self.wrong {
             Some(why) => Standing::Invalid(why.clone()),
-            None => judged(&self.task, &self.messages, lag, wake),
+            None => judged(self.task, &self.messages, lag, wake),
         };
         let mut measured = Measured::nothing(standing.clone());
         for message in self.messages.iter().filter(|it| it.taken != NEVER) {
@@ -217,21 +175,19 @@ impl Trial {
             let _ = measured.response.record(since(message.intended));
             let _ = measured.service.record(since(message.sent));
         }
-        let rate = self.task.scenario.rate;
-        let lost = self.lost() as u64;
-        let processed = sent().count() as u64 - lost;
+        let lost = self.count(|it| it.sent != NEVER && it.done == NEVER) as u64;
         let mut more = self.figures();
         let names = ["wake_mean_us", "wake_p99_us", "wake_max_us"].map(str::to_owned);
         more.extend(names.into_iter().zip(wake));
         measured.row = Row {
             intended: self.messages.len() as u64,
-            sent: sent().count() as u64,
-            expected: sent().count() as u64,
-            delivered: processed,
+            sent,
+            expected: sent,
+            delivered: sent - lost,
             lost,
-            duplicates: self.repeated() as u64,
-            seconds: self.messages.len() as f64 / rate,
-            payload_bytes: processed * 100,
+            duplicates: self.count(|it| it.deliveries > 1) as u64,
+            seconds: self.messages.len() as f64 / self.task.scenario.rate,
+            payload_bytes: (sent - lost) * 100,
             response: quantiles(&measured.response),
             service: quantiles(&measured.service),
             lag_p99_us: lag,
@@ -245,9 +201,13 @@ impl Trial {
 
     /// Everything that statements and tables of this study are made of.
     fn figures(&self) -> BTreeMap<String, f64> {
-        let task = &self.task;
+        let task = self.task;
         let mut waits: Vec<f64> = self.messages.iter().filter_map(Message::wait_ms).collect();
-        let (response, response_p99) = self.response();
+        let (from, to) = self.counted;
+        let counts = |it: &&Message| (from..to).contains(&(it.intended as f64 * 1e-9));
+        let counted = self.messages.iter().filter(counts);
+        let mut took: Vec<f64> = counted.filter_map(Message::response_ms).collect();
+        let (response, response_p99) = (mean(took.iter().copied()), quantile(&mut took, 0.99));
         let (limit, limit_p99, limit_wait) = task.limit_ms;
         let mut figures = vec![
             ("wait_mean_ms", mean(waits.iter().copied())),
@@ -262,13 +222,26 @@ impl Trial {
             ("reports", self.reports as f64),
             ("worker_bytes", self.worker_bytes as f64),
             ("closed", f64::from(self.closed)),
-            ("processed_twice", self.processed_twice() as f64),
-            ("repeated", self.exposed().count() as f64),
-            ("unmarked", self.unmarked() as f64),
+            ("processed_twice", self.count(|it| it.processed > 1)),
+            ("repeated", self.count(Message::is_repeated)),
+            // That came again without a mark.
+            (
+                "unmarked",
+                self.count(|it| it.deliveries > 1 && it.marked + 1 < it.deliveries),
+            ),
         ];
         if self.incident != NEVER {
+            // The longest time until a message that was with a member when something happened to it, or was sent there
+            // afterwards, came to a member that processed it. Without a mark it is a fault, but it came.
+            let after = |it: &Message| {
+                ms(it
+                    .resent
+                    .min(it.again)
+                    .saturating_sub(it.intended.max(self.incident)))
+            };
+            let repeated = self.messages.iter().filter(|it| it.is_repeated());
             figures.push(("incident_s", self.incident as f64 * 1e-9));
-            figures.push(("repeated_after_ms", self.resent_after_ms()));
+            figures.push(("repeated_after_ms", repeated.map(after).fold(0.0, f64::max)));
         }
         if let (Some(bars), Some(virtually)) = (task.bars, task.virtual_ms) {
             figures.extend([
@@ -278,10 +251,8 @@ impl Trial {
                 ("virtual_ratio_p99", virtually.1 / limit_p99),
             ]);
         }
-        let mut more: BTreeMap<String, f64> = figures
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
+        let named = |(name, value): (&str, f64)| (name.to_owned(), value);
+        let mut more: BTreeMap<String, f64> = figures.into_iter().map(named).collect();
         if task.scenario.workers.len() == MEMBERS {
             self.by_member(&mut more);
         }
@@ -355,10 +326,23 @@ t_resent_us,processed";
 /// Whether what was measured counts, and why not.
 fn judged(task: &Task, messages: &[Message], lag_p99_us: f64, wake_us: [f64; 3]) -> Standing {
     let [wake_mean, wake_p99, _] = wake_us;
-    let achieved = achieved(messages);
-    if messages.iter().all(|message| message.sent == NEVER) {
+    let mut sent = messages.iter().filter(|message| message.sent != NEVER);
+    let part = sent.clone().count() as f64 / messages.len() as f64;
+    let Some((first, last)) = sent
+        .next()
+        .map(|first| (first, sent.next_back().unwrap_or(first)))
+    else {
         return Standing::Invalid("nothing was sent".to_owned());
-    }
+    };
+    // The rate at which messages left, as a part of that at which they should have.
+    let meant = (last.intended - first.intended) as f64;
+    let took = last.sent.saturating_sub(first.sent) as f64;
+    let achieved = part
+        * if took > 0.0 {
+            (meant / took).min(1.0)
+        } else {
+            1.0
+        };
     let means = task.scenario.workers.iter().map(|worker| worker.mean);
     let quickest = means.fold(f64::INFINITY, f64::min) * 1e6;
     // A tenth of the period.
@@ -374,27 +358,6 @@ fn judged(task: &Task, messages: &[Message], lag_p99_us: f64, wake_us: [f64; 3])
         }
         () => return Standing::Valid,
     })
-}
-
-/// The rate at which messages left, as a part of that at which they should have.
-fn achieved(messages: &[Message]) -> f64 {
-    let sent: Vec<&Message> = messages
-        .iter()
-        .filter(|message| message.sent != NEVER)
-        .collect();
-    let (Some(first), Some(last)) = (sent.first(), sent.last()) else {
-        return 0.0;
-    };
-    let part = sent.len() as f64 / messages.len() as f64;
-    let (meant, took) = (
-        last.intended - first.intended,
-        last.sent.saturating_sub(first.sent),
-    );
-    if took == 0 {
-        part
-    } else {
-        part * (meant as f64 / took as f64).min(1.0)
-    }
 }
 
 /// How late workers may wake, as parts of the shortest mean service time.

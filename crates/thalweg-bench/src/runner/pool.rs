@@ -1,11 +1,11 @@
 //! Cells side by side: as many as there are, as long as all of them together leave most of the machine idle.
 
-use std::collections::HashMap;
-use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::brokers::family_cpu_s;
 
 /// How cells may share the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,73 +43,71 @@ pub fn drive<C: Sync, M>(
     measure: &(dyn Fn(&C) -> M + Sync),
     take: &mut (dyn FnMut(&C, M) -> bool + Send),
 ) {
-    let (next, running) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let gate = Mutex::new(Gate {
-        load: Load::default(),
-        last: None,
-    });
-    let take = Mutex::new(take);
-    let is_over = AtomicBool::new(false);
-    let run_some = || {
-        loop {
-            if !admitted(&gate, room, &running, || {
-                stop.load(Ordering::Relaxed) || is_over.load(Ordering::Relaxed)
-            }) {
-                return;
-            }
-            let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                running.fetch_sub(1, Ordering::Relaxed);
-                // The others need not wait for a place for nothing.
-                is_over.store(true, Ordering::Relaxed);
-                return;
-            };
-            let measured = measure(cell);
-            running.fetch_sub(1, Ordering::Relaxed);
-            let mut take = take.lock().unwrap_or_else(PoisonError::into_inner);
-            if !take(cell, measured) {
-                is_over.store(true, Ordering::Relaxed);
-                return;
-            }
-        }
-    };
+    drive_by(cells, room, &|_| 1, stop, measure, take);
+}
+
+/// The same where a cell may take more than one place.
+pub fn drive_by<'c, C: Sync, M>(
+    cells: &'c [C],
+    room: Room,
+    places: &dyn Fn(&C) -> usize,
+    stop: &AtomicBool,
+    measure: &(dyn Fn(&'c C) -> M + Sync),
+    take: &mut (dyn FnMut(&'c C, M) -> bool + Send),
+) {
+    let (taken, is_free) = (Mutex::new(0), Condvar::new());
+    let (take, is_over) = (Mutex::new(take), AtomicBool::new(false));
+    let mut gate = Gate::default();
     thread::scope(|scope| {
-        for _ in 0..room.abreast.clamp(1, cells.len().max(1)) {
-            scope.spawn(run_some);
+        for cell in cells {
+            let (taken, is_free, take, is_over) = (&taken, &is_free, &take, &is_over);
+            let places = places(cell);
+            let mut now = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                if stop.load(Ordering::Relaxed) || is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if gate.admits(room, *now, places) {
+                    break;
+                }
+                let waited = is_free.wait_timeout(now, LOOK_AGAIN);
+                now = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            *now += places;
+            drop(now);
+            scope.spawn(move || {
+                let measured = measure(cell);
+                let mut take = take.lock().unwrap_or_else(PoisonError::into_inner);
+                if !take(cell, measured) {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                *taken.lock().unwrap_or_else(PoisonError::into_inner) -= places;
+                is_free.notify_one();
+            });
         }
     });
 }
 
+#[derive(Default)]
 struct Gate {
     load: Load,
     /// When the last cell was let in.
     last: Option<Instant>,
 }
 
-/// Waits for a place; false if there will be none. The place is counted as running.
-fn admitted(
-    gate: &Mutex<Gate>,
-    room: Room,
-    running: &AtomicUsize,
-    is_over: impl Fn() -> bool,
-) -> bool {
-    loop {
-        if is_over() {
-            return false;
+impl Gate {
+    /// Whether a cell that needs so many places may begin beside what has taken some.
+    fn admits(&mut self, room: Room, taken: usize, places: usize) -> bool {
+        // What has just begun is not seen in the load yet.
+        let is_settled = || self.last.is_none_or(|last| last.elapsed() >= BETWEEN);
+        let may = taken == 0
+            || taken + places <= room.abreast
+                && is_settled()
+                && (room.busy_max.is_infinite() || self.load.part() < room.busy_max);
+        if may {
+            self.last = Some(Instant::now());
         }
-        {
-            let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_alone = running.load(Ordering::Relaxed) == 0;
-            // What has just begun is not seen in the load yet.
-            let is_settled = gate.last.is_none_or(|last| last.elapsed() >= BETWEEN);
-            if is_alone
-                || (is_settled && (room.busy_max.is_infinite() || gate.load.part() < room.busy_max))
-            {
-                gate.last = Some(Instant::now());
-                running.fetch_add(1, Ordering::Relaxed);
-                return true;
-            }
-        }
-        thread::sleep(LOOK_AGAIN);
+        may
     }
 }
 
@@ -126,71 +124,20 @@ impl Load {
         let now = Instant::now();
         match self.before {
             Some((at, spent)) if now - at >= SPAN => {
-                let more = family_ticks() - spent;
+                let more = family_cpu_s() - spent;
                 let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
-                self.part = (more / TICKS / (now - at).as_secs_f64() / cores).max(0.0);
+                self.part = (more / (now - at).as_secs_f64() / cores).max(0.0);
                 self.before = Some((now, spent + more));
             }
             Some(_) => {}
-            None => self.before = Some((now, family_ticks())),
+            None => self.before = Some((now, family_cpu_s())),
         }
         self.part
     }
 }
 
-/// Processor time of this process and of its descendants, those that have ended too, in ticks.
-fn family_ticks() -> f64 {
-    let mut all: HashMap<u32, (u32, f64)> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(id) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else {
-            continue;
-        };
-        if let Some(found) = parent_and_ticks(&text) {
-            all.insert(id, found);
-        }
-    }
-    let own = std::process::id();
-    let is_ours = |mut id: u32| {
-        // No family is deeper than there are processes.
-        for _ in 0..all.len() {
-            match all.get(&id) {
-                _ if id == own => return true,
-                Some((parent, _)) => id = *parent,
-                None => return false,
-            }
-        }
-        false
-    };
-    all.iter()
-        .filter(|(id, _)| is_ours(**id))
-        .map(|(_, (_, ticks))| ticks)
-        .sum()
-}
-
-/// A line of /proc/PID/stat: the parent, and user and system time with those of ended children (proc(5), fields 4, 14 to 17).
-fn parent_and_ticks(line: &str) -> Option<(u32, f64)> {
-    // The name may have spaces and parentheses.
-    let rest = line.rsplit_once(')')?.1;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let parent = fields.get(1)?.parse().ok()?;
-    let times = fields
-        .get(11..15)?
-        .iter()
-        .filter_map(|text| text.parse::<f64>().ok());
-    Some((parent, times.sum()))
-}
-
 /// Of all cores, by everything that runs side by side.
 const BUSY_MAX: f64 = 0.3;
-/// A second of one core; Linux has said 100 to user space since there is Linux.
-const TICKS: f64 = 100.0;
 const SPAN: Duration = Duration::from_millis(1000);
 const BETWEEN: Duration = Duration::from_millis(250);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -254,12 +201,5 @@ mod tests {
         drive(&all, Room::ALONE, &stop, &|_| nothing(), &mut |_, _| {
             panic!("it was stopped")
         });
-    }
-
-    #[test]
-    fn a_line_of_a_process_with_a_strange_name_is_read() {
-        let line = "42 (a b) c)) S 7 42 42 0 -1 4194560 1 0 0 0 10 20 3 4 20 0 1 0 5 6 7";
-        assert_eq!(parent_and_ticks(line), Some((7, 37.0)));
-        assert!(family_ticks() >= 0.0);
     }
 }
