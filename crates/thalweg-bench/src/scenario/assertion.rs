@@ -24,7 +24,7 @@ use crate::stats::median;
 pub struct Assertion {
     text: String,
     left: Side,
-    compare: Compare,
+    compare: &'static Compare,
     right: Side,
     conditions: Vec<Condition>,
 }
@@ -52,11 +52,6 @@ impl Assertion {
         parse(text).map_err(|why| format!("assert: {text}: {why}"))
     }
 
-    /// As the scenario has it.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Whether it holds for these rows; only valid ones count.
     pub fn judge(&self, trials: &[(Cell, Row)]) -> Judged {
         let points = points(trials, &self.conditions);
@@ -67,26 +62,19 @@ impl Assertion {
             compared: 0,
             failed: Vec::new(),
         };
+        let unit = self
+            .left
+            .unit()
+            .or(self.right.unit())
+            .unwrap_or(Unit::Number);
         for one in &left {
-            for other in &right {
-                if !one.agrees(other, &apart) {
-                    continue;
-                }
+            for other in right.iter().filter(|other| one.agrees(other, &apart)) {
                 judged.compared += 1;
-                if !self.compare.holds(one.value, other.value) {
-                    let unit = self
-                        .left
-                        .unit()
-                        .or(self.right.unit())
-                        .unwrap_or(Unit::Number);
-                    let written = |value| unit.written(value);
-                    let at = one.name().or(other.name()).unwrap_or_default();
-                    judged.failed.push(format!(
-                        "{at}: {} {} {}",
-                        written(one.value),
-                        self.compare.not(),
-                        written(other.value)
-                    ));
+                if !(self.compare.holds)(&one.value, &other.value) {
+                    let at = one.cell.or(other.cell).map(Cell::point).unwrap_or_default();
+                    let [ours, theirs] = [one, other].map(|it| unit.written(it.value));
+                    let words = format!("{at}: {ours} {} {theirs}", self.compare.not);
+                    judged.failed.push(words);
                 }
             }
         }
@@ -98,89 +86,72 @@ impl Assertion {
 #[derive(Clone, Debug)]
 enum Side {
     Constant(f64),
-    Figure {
-        factor: f64,
-        metric: &'static Metric,
-        words: Vec<String>,
-    },
+    Figure(Figure),
+}
+
+#[derive(Clone, Debug)]
+struct Figure {
+    factor: f64,
+    metric: &'static Metric,
+    words: Vec<String>,
 }
 
 impl Side {
     fn unit(&self) -> Option<Unit> {
         match self {
             Side::Constant(_) => None,
-            Side::Figure { metric, .. } => Some(metric.unit),
+            Side::Figure(figure) => Some(figure.metric.unit),
         }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Compare {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    Unequal,
-}
-
-impl Compare {
-    const ALL: [(&'static str, Compare); 6] = [
-        ("<=", Compare::LessOrEqual),
-        (">=", Compare::GreaterOrEqual),
-        ("==", Compare::Equal),
-        ("!=", Compare::Unequal),
-        ("<", Compare::Less),
-        (">", Compare::Greater),
-    ];
-
-    fn holds(self, left: f64, right: f64) -> bool {
-        match self {
-            Compare::Less => left < right,
-            Compare::LessOrEqual => left <= right,
-            Compare::Greater => left > right,
-            Compare::GreaterOrEqual => left >= right,
-            Compare::Equal => left == right,
-            Compare::Unequal => left != right,
-        }
-    }
-
+/// A comparison.
+#[derive(Debug)]
+struct Compare {
+    sign: &'static str,
+    holds: fn(&f64, &f64) -> bool,
     /// What was found instead.
-    fn not(self) -> &'static str {
-        match self {
-            Compare::Less => "is not less than",
-            Compare::LessOrEqual => "is more than",
-            Compare::Greater => "is not more than",
-            Compare::GreaterOrEqual => "is less than",
-            Compare::Equal => "is not",
-            Compare::Unequal => "is",
-        }
-    }
+    not: &'static str,
 }
+
+const fn compare(sign: &'static str, holds: fn(&f64, &f64) -> bool, not: &'static str) -> Compare {
+    Compare { sign, holds, not }
+}
+
+/// Longer signs first.
+static COMPARISONS: [Compare; 6] = [
+    compare("<=", f64::le, "is more than"),
+    compare(">=", f64::ge, "is less than"),
+    compare("==", f64::eq, "is not"),
+    compare("!=", f64::ne, "is"),
+    compare("<", f64::lt, "is not less than"),
+    compare(">", f64::gt, "is not more than"),
+];
 
 #[derive(Clone, Debug)]
 struct Condition {
     name: String,
-    compare: Compare,
+    compare: &'static Compare,
     value: String,
 }
 
 impl Condition {
     /// Unknown names hold nowhere: no point is compared then, and the assertion fails.
     fn holds(&self, cell: &Cell) -> bool {
-        if let Some((ours, asked)) = field(cell, &self.name).zip(quantity(&self.value)) {
-            return self.compare.holds(ours, asked);
+        let asked = quantity(&self.value);
+        if let Some((ours, asked)) = field(cell, &self.name).zip(asked) {
+            return (self.compare.holds)(&ours, &asked);
         }
         let ours = match self.name.as_str() {
             "system" => Some(&cell.system),
             name => cell.axes.get(name),
         };
-        ours.is_some_and(|ours| match self.compare {
-            Compare::Equal => *ours == self.value,
-            Compare::Unequal => *ours != self.value,
-            compare => quantity(ours)
-                .zip(quantity(&self.value))
-                .is_some_and(|(ours, asked)| compare.holds(ours, asked)),
+        ours.is_some_and(|ours| match self.compare.sign {
+            "==" => *ours == self.value,
+            "!=" => *ours != self.value,
+            _ => quantity(ours)
+                .zip(asked)
+                .is_some_and(|(ours, asked)| (self.compare.holds)(&ours, &asked)),
         })
     }
 }
@@ -206,10 +177,6 @@ impl Valued<'_> {
             .iter()
             .all(|(name, value)| apart.contains(name) || theirs.axes.get(name) == Some(value))
     }
-
-    fn name(&self) -> Option<String> {
-        self.cell.map(Cell::point)
-    }
 }
 
 fn points<'a>(trials: &'a [(Cell, Row)], conditions: &[Condition]) -> Vec<Point<'a>> {
@@ -232,34 +199,29 @@ fn points<'a>(trials: &'a [(Cell, Row)], conditions: &[Condition]) -> Vec<Point<
 }
 
 fn values<'a>(side: &Side, points: &[Point<'a>]) -> Vec<Valued<'a>> {
-    match side {
-        Side::Constant(value) => vec![Valued {
-            cell: None,
-            value: *value,
-        }],
-        Side::Figure {
-            factor,
-            metric,
-            words,
-        } => {
-            let chosen = points.iter().filter(|point| {
-                let labels = labels(point.cell);
-                words.iter().all(|word| labels.contains(word.as_str()))
-            });
-            let value = |point: &Point<'a>| {
-                let figures: Vec<f64> = point
-                    .rows
-                    .iter()
-                    .filter_map(|row| (metric.of)(point.cell, row))
-                    .collect();
-                Some(Valued {
-                    cell: Some(point.cell),
-                    value: factor * median(&figures)?,
-                })
-            };
-            chosen.filter_map(value).collect()
+    let figure = match side {
+        Side::Constant(value) => {
+            let (cell, value) = (None, *value);
+            return vec![Valued { cell, value }];
         }
-    }
+        Side::Figure(figure) => figure,
+    };
+    let chosen = points.iter().filter(|point| {
+        let labels = labels(point.cell);
+        figure
+            .words
+            .iter()
+            .all(|word| labels.contains(word.as_str()))
+    });
+    let value = |point: &Point<'a>| {
+        let of = |row: &&Row| (figure.metric.of)(point.cell, row);
+        let figures: Vec<f64> = point.rows.iter().filter_map(of).collect();
+        Some(Valued {
+            cell: Some(point.cell),
+            value: figure.factor * median(&figures)?,
+        })
+    };
+    chosen.filter_map(value).collect()
 }
 
 /// Axes of which the sides have no value in common.
@@ -359,55 +321,24 @@ fn constant(text: &str, unit: Unit) -> Result<f64, String> {
 }
 
 fn parse(text: &str) -> Result<Assertion, String> {
-    let (claim, conditions) = match text.split_once(" where ") {
-        Some((claim, conditions)) => (claim, conditions),
-        None => (text, ""),
-    };
+    let (claim, conditions) = text.split_once(" where ").unwrap_or((text, ""));
     let (left, compare, right) = split(claim)?;
-    let (figure, other) = (figure(left)?, figure(right)?);
-    let (left, right) = match (figure, other) {
-        (Some(one), Some(two)) if one.unit() != two.unit() => {
+    let (left, right) = match (figure(left)?, figure(right)?) {
+        (Some(one), Some(two)) if one.metric.unit != two.metric.unit => {
             return Err("the sides have different units".to_owned());
         }
-        (Some(one), Some(two)) => (one, two),
-        (
-            Some(Side::Figure {
-                factor,
-                metric,
-                words,
-            }),
-            None,
-        ) => (
-            Side::Figure {
-                factor,
-                metric,
-                words,
-            },
-            Side::Constant(constant(right, metric.unit)?),
-        ),
-        (
-            None,
-            Some(Side::Figure {
-                factor,
-                metric,
-                words,
-            }),
-        ) => (
-            Side::Constant(constant(left, metric.unit)?),
-            Side::Figure {
-                factor,
-                metric,
-                words,
-            },
-        ),
-        _ => {
-            let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-            let hint = nearest(left.split('[').next().unwrap_or_default().trim(), &names);
-            let hint = hint.map_or_else(
-                || format!("there are {}", names.join(", ")),
-                |name| format!("did you mean {name}?"),
-            );
-            return Err(format!("no figure is compared: {hint}"));
+        (Some(one), Some(two)) => (Side::Figure(one), Side::Figure(two)),
+        (Some(figure), None) => {
+            let constant = constant(right, figure.metric.unit)?;
+            (Side::Figure(figure), Side::Constant(constant))
+        }
+        (None, Some(figure)) => {
+            let constant = constant(left, figure.metric.unit)?;
+            (Side::Constant(constant), Side::Figure(figure))
+        }
+        (None, None) => {
+            let name = left.split('[').next().unwrap_or_default();
+            return Err(format!("no figure is compared: {}", hint(name.trim())));
         }
     };
     let conditions = conditions.replace(" and ", ",");
@@ -442,65 +373,57 @@ fn parse(text: &str) -> Result<Assertion, String> {
 }
 
 /// Cuts at the comparison outside of brackets, in which `=` may stand.
-fn split(text: &str) -> Result<(&str, Compare, &str), String> {
+fn split(text: &str) -> Result<(&str, &'static Compare, &str), String> {
     let mut depth = 0_i32;
     for (at, c) in text.char_indices() {
         depth += i32::from(c == '[') - i32::from(c == ']');
-        let rest = text.get(at..).unwrap_or_default();
-        if depth == 0
-            && let Some((sign, compare)) =
-                Compare::ALL.iter().find(|(sign, _)| rest.starts_with(sign))
-        {
-            let (left, right) = (
-                text.get(..at).unwrap_or_default(),
-                rest.get(sign.len()..).unwrap_or_default(),
-            );
-            return Ok((left.trim(), *compare, right.trim()));
+        let (left, rest) = text.split_at(at);
+        let mut known = COMPARISONS.iter().filter(|_| depth == 0);
+        if let Some(compare) = known.find(|it| rest.starts_with(it.sign)) {
+            let right = rest.strip_prefix(compare.sign).unwrap_or_default();
+            return Ok((left.trim(), compare, right.trim()));
         }
     }
     Err("there is no <, <=, >, >=, == or !=".to_owned())
 }
 
+/// What may have been meant.
+fn hint(name: &str) -> String {
+    let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    match nearest(name, &names) {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("there are {}", names.join(", ")),
+    }
+}
+
 /// A figure, or none if it is something else.
-fn figure(text: &str) -> Result<Option<Side>, String> {
+fn figure(text: &str) -> Result<Option<Figure>, String> {
     let (factor, rest) = match text.split_once('*') {
         Some((factor, rest)) => {
             let factor = factor.trim();
-            (
-                factor
-                    .parse::<f64>()
-                    .map_err(|_| format!("{factor}: a number is expected before *"))?,
-                rest.trim(),
-            )
+            let number = factor.parse::<f64>();
+            let wrong = |_| format!("{factor}: a number is expected before *");
+            (number.map_err(wrong)?, rest.trim())
         }
         None => (1.0, text),
     };
     let (name, words) = match rest.split_once('[') {
         Some((name, words)) => {
-            let words = words
-                .strip_suffix(']')
-                .ok_or_else(|| format!("{rest}: ] is missing"))?;
-            (
-                name.trim(),
-                words
-                    .split(',')
-                    .map(|word| word.trim().to_owned())
-                    .collect(),
-            )
+            let words = words.strip_suffix(']');
+            let words = words.ok_or_else(|| format!("{rest}: ] is missing"))?;
+            let words = words.split(',').map(|word| word.trim().to_owned());
+            (name.trim(), words.collect())
         }
         None => (rest, Vec::new()),
     };
     match metric(name) {
-        Some(metric) => Ok(Some(Side::Figure {
+        Some(metric) => Ok(Some(Figure {
             factor,
             metric,
             words,
         })),
         None if rest.contains('[') => {
-            let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-            let hint = nearest(name, &names)
-                .map_or_else(String::new, |name| format!("; did you mean {name}?"));
-            Err(format!("{name}: there is no such figure{hint}"))
+            Err(format!("{name}: there is no such figure; {}", hint(name)))
         }
         None => Ok(None),
     }

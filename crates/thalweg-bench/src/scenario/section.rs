@@ -33,14 +33,11 @@ impl<'a> Section<'a> {
             return Ok(section);
         };
         let hint = match nearest(key, known) {
-            Some(nearest) => format!("; did you mean {nearest}?"),
-            None => format!("; there are {}", known.join(", ")),
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => format!("there are {}", known.join(", ")),
         };
-        Err(format!(
-            "{}{}: there is no such key{hint}",
-            section.path_of(key),
-            place(node)
-        ))
+        let (path, place) = (section.path_of(key), place(node));
+        Err(format!("{path}{place}: there is no such key; {hint}"))
     }
 
     /// A section of this one; none has the defaults.
@@ -128,45 +125,36 @@ impl<'a> Section<'a> {
     }
 
     /// A mapping whose keys may be any.
-    pub fn free(&self, key: &'static str) -> Result<Vec<(String, &'a Node)>, String> {
+    pub fn free(&self, key: &'static str) -> Result<&'a [(String, Node)], String> {
         let path = self.path_of(key);
-        let Some(node) = self.node(key) else {
-            return Ok(Vec::new());
-        };
-        let NodeKind::Map(entries) = &node.kind else {
-            return Err(format!("{path}{}: a mapping is expected", place(node)));
-        };
-        Ok(entries
-            .iter()
-            .map(|(name, node)| (name.clone(), node))
-            .collect())
+        match self.node(key).map(|node| (&node.kind, node)) {
+            None => Ok(&[]),
+            Some((NodeKind::Map(entries), _)) => Ok(entries),
+            Some((_, node)) => Err(format!("{path}{}: a mapping is expected", place(node))),
+        }
     }
 
     /// The full name of a key, for errors.
     pub fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
+        match self.path.as_str() {
+            "" => key.to_owned(),
+            path => format!("{path}.{key}"),
         }
     }
 }
 
 /// Where something stands, for errors.
 pub fn place(node: &Node) -> String {
-    if node.line == 0 {
-        String::new()
-    } else {
-        format!(" (line {})", node.line)
+    match node.line {
+        0 => String::new(),
+        line => format!(" (line {line})"),
     }
 }
 
 /// The word that is nearest, if one is near: at most a third of its letters differ.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let (distance, nearest) = known
-        .iter()
-        .map(|name| (osa_distance(word, name), *name))
-        .min()?;
+    let distances = known.iter().map(|name| (osa_distance(word, name), *name));
+    let (distance, nearest) = distances.min()?;
     (distance <= 1 + nearest.len() / 3).then_some(nearest)
 }
 

@@ -1,6 +1,6 @@
 //! What keys a scenario has, their defaults, and the cell that one point of it is.
 
-use std::collections::BTreeMap;
+use clap::ValueEnum;
 
 use super::section::Section;
 use super::tree::Node;
@@ -37,37 +37,20 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         assertions: root.words("assert")?,
     };
     root.maybe("description", word)?;
-    root.or("version", 1, |text| {
-        if text == "1" {
-            Ok(1)
-        } else {
-            Err(format!("{text}: this program reads version 1"))
-        }
+    root.maybe("version", |text| match text {
+        "1" => Ok(()),
+        _ => Err(format!("{text}: this program reads version 1")),
     })?;
     for metric in &frame.metrics {
         one_of(metric, &METRICS.map(|name| (name, ()))).map_err(|why| format!("metrics: {why}"))?;
     }
     let link = link(root.section("topology", &["kind", "link"])?)?;
-    let system = root.section(
-        "system",
-        &[
-            "name",
-            "driver",
-            "broker",
-            "generator",
-            "count_system_calls",
-            "user",
-            "ca",
-        ],
-    )?;
+    let system = root.section("system", &SYSTEM)?;
     let broker = system.section("broker", &["cpu", "settings"])?;
     let generator = system.section("generator", &["cpu"])?;
     let cpus = (broker.maybe("cpu", core)?, generator.maybe("cpu", core)?);
-    let broker_settings = broker
-        .free("settings")?
-        .into_iter()
-        .map(|(name, node)| (name, node.label()))
-        .collect::<BTreeMap<_, _>>();
+    let settings = broker.free("settings")?.iter();
+    let broker_settings = settings.map(|(name, node)| (name.clone(), node.label()));
     let named = system.or("name", "own".to_owned(), word)?;
     let driver = system.or("driver", Driver::Common, chosen)?;
     let counter = system.maybe("count_system_calls", chosen::<CallCounter>)?;
@@ -133,15 +116,12 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     possible(&extras, driver, &publish, &subscribe)?;
     let mut cell = Cell {
         experiment: frame.name.clone(),
-        axes: BTreeMap::new(),
-        repeat: 0,
         seed,
-        system: if named == "own" {
-            "thalweg".to_owned()
-        } else {
-            named
+        system: match named.as_str() {
+            "own" => "thalweg".to_owned(),
+            _ => named,
         },
-        broker_settings,
+        broker_settings: broker_settings.collect(),
         cpus,
         driver,
         publish,
@@ -151,8 +131,8 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         load,
         phases,
         fan_out,
-        calls: None,
         extras,
+        ..Cell::blank()
     };
     if let Some(by) = counter {
         cell.count_calls(by);
@@ -167,50 +147,45 @@ fn possible(extras: &Extras, driver: Driver, publish: &Leg, subscribe: &Leg) -> 
         subscribe.protocol == Protocol::Mqtt,
     );
     let (is_stock, is_common) = (driver == Driver::Stock, driver == Driver::Common);
-    let beside = "speak MQTT, beside the common or the bare driver";
-    let common = "need MQTT's subscriber and the common driver";
-    let rules = [
+    let beside = "they speak MQTT, beside the common or the bare driver";
+    let common = "they need MQTT's subscriber and the common driver";
+    let both = by_mqtt && to_mqtt && !is_stock;
+    let (shares, paced) = (
+        extras.shared || extras.wildcard,
+        extras.turbo || extras.throttle,
+    );
+    let (pace, carried_by) = (
+        "only the common driver has turbo and throttle",
+        "only the common driver speaks over TLS and WebSocket",
+    );
+    for (key, is_asked, can, why) in [
         (
-            "idle_connections",
+            "load.idle_connections",
             extras.idle > 0,
             by_mqtt && !is_stock,
             beside,
         ),
+        ("load.retained", extras.retained > 0, both, beside),
+        ("load.backlog", extras.backlog > 0, both, beside),
+        ("load.subscriptions", shares, to_mqtt && is_common, common),
+        ("load.pace", paced, is_common, pace),
         (
-            "retained",
-            extras.retained > 0,
-            by_mqtt && to_mqtt && !is_stock,
-            beside,
+            "protocol.transport",
+            extras.carrier.is_some(),
+            is_common,
+            carried_by,
         ),
-        (
-            "backlog",
-            extras.backlog > 0,
-            by_mqtt && to_mqtt && !is_stock,
-            beside,
-        ),
-        (
-            "subscriptions",
-            extras.shared || extras.wildcard,
-            to_mqtt && is_common,
-            common,
-        ),
-    ];
-    if let Some((key, _, _, why)) = rules.iter().find(|(_, asked, can, _)| *asked && !can) {
-        return Err(format!("load.{key}: they {why}"));
-    }
-    if (extras.turbo || extras.throttle) && !is_common {
-        return Err("load.pace: only the common driver has turbo and throttle".to_owned());
-    }
-    if extras.carrier.is_some() && !is_common {
-        return Err(
-            "protocol.transport: only the common driver speaks over TLS and WebSocket".to_owned(),
-        );
-    }
-    for leg in [publish, subscribe] {
-        if extras.carrier.is_some() {
-            carried(leg.protocol, extras.carrier)
-                .map_err(|why| format!("protocol.transport: {why}"))?;
+    ] {
+        if is_asked && !can {
+            return Err(format!("{key}: {why}"));
         }
+    }
+    for leg in [publish, subscribe]
+        .into_iter()
+        .filter(|_| extras.carrier.is_some())
+    {
+        carried(leg.protocol, extras.carrier)
+            .map_err(|why| format!("protocol.transport: {why}"))?;
     }
     Ok(())
 }
@@ -229,8 +204,7 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
         reorder: link.or("reorder", 0.0, part)?,
         duplicate: link.or("duplicate", 0.0, part)?,
         engine: link.or("loss_engine", Engine::Auto, chosen)?,
-        bridged: false,
-        classes: false,
+        ..Link::LOOPBACK
     };
     let plain = Link {
         namespaces,
@@ -264,11 +238,8 @@ fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
         (qos, con) => qos.or(con.map(u32::from)).unwrap_or(0),
     };
     let leg = |protocol: Protocol, qos: u32| {
-        let most = if matches!(protocol, Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp) {
-            2
-        } else {
-            1
-        };
+        let has_two = matches!(protocol, Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp);
+        let most = if has_two { 2 } else { 1 };
         match u8::try_from(qos) {
             Ok(qos) if qos <= most => Ok(Leg {
                 protocol,
@@ -288,17 +259,7 @@ fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
 }
 
 fn workload(section: Section<'_>, has_payload: bool) -> Result<(Workload, u64), String> {
-    let class = section.or("class", Class::Fixed, |text| {
-        let classes = [
-            ("fixed", Class::Fixed),
-            ("json", Class::Json),
-            ("trace", Class::Trace),
-            ("simple", Class::Study("simple")),
-            ("complex", Class::Study("complex")),
-            ("multimedia", Class::Study("multimedia")),
-        ];
-        one_of(text, &classes)
-    })?;
+    let class = section.or("class", Class::Fixed, |text| one_of(text, &CLASSES))?;
     let (size, file) = (section.maybe("size", bytes)?, section.maybe("file", word)?);
     let seed = section.or("seed", 42, seed)?;
     let inline = section.or("header", false, |text| {
@@ -336,15 +297,7 @@ fn workload(section: Section<'_>, has_payload: bool) -> Result<(Workload, u64), 
 }
 
 fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String> {
-    let model = section.or("model", Model::Open, |text| {
-        let models = [
-            ("open", Model::Open),
-            ("closed", Model::Closed),
-            ("replay", Model::Replay),
-            ("flood", Model::Flood),
-        ];
-        one_of(text, &models)
-    })?;
+    let model = section.or("model", Model::Open, chosen)?;
     let flows = section.or("flows", 1, some)?;
     let fan_out = section.or("fan_out", 1, some)?;
     let rate = section.maybe("rate", units::frequency)?;
@@ -413,7 +366,16 @@ enum Class {
     Study(&'static str),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+const CLASSES: [(&str, Class); 6] = [
+    ("fixed", Class::Fixed),
+    ("json", Class::Json),
+    ("trace", Class::Trace),
+    ("simple", Class::Study("simple")),
+    ("complex", Class::Study("complex")),
+    ("multimedia", Class::Study("multimedia")),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Model {
     Open,
     Closed,
@@ -437,6 +399,15 @@ const ROOT: [&str; 12] = [
     "phases",
     "metrics",
     "assert",
+];
+const SYSTEM: [&str; 7] = [
+    "name",
+    "driver",
+    "broker",
+    "generator",
+    "count_system_calls",
+    "user",
+    "ca",
 ];
 const LINK: [&str; 7] = [
     "rate",
