@@ -207,11 +207,11 @@ pub struct Link {
     pub loss: f64,
     /// In nanoseconds, one way.
     pub delay_ns: u64,
-    /// Up to so much more, evenly.
+    /// Up to so much more, evenly. Packets keep their order all the same.
     pub jitter_ns: u64,
-    /// Bits a second; none is no limit.
+    /// Bits a second; none is no limit. What waits for its turn is bounded; the rest is lost.
     pub rate: Option<u64>,
-    /// Packets that overtake others, a part of one.
+    /// Packets that are overtaken by the one behind them, a part of one, at most half of them.
     pub reorder: f64,
     /// Packets that come twice, a part of one.
     pub duplicate: f64,
@@ -238,6 +238,11 @@ impl Link {
         bridged: false,
         classes: false,
     };
+
+    /// Whether packets do not only have to keep to a rate, losses aside.
+    pub fn is_more_than_rate(&self) -> bool {
+        self.delay_ns > 0 || self.jitter_ns > 0 || self.reorder > 0.0 || self.duplicate > 0.0
+    }
 }
 
 /// What carries a link's losses and delays out.

@@ -17,7 +17,7 @@ use crate::net::capture::Capture;
 use crate::net::check::Finding;
 use crate::net::network::name_of_ours;
 use crate::net::split::Cause;
-use crate::net::{CLIENT_HOST, Network, Plan, Wire, network};
+use crate::net::{CLIENT_HOST, Network, Wire, network};
 
 /// All of it, with a broker of this name. Takes about half a minute.
 pub fn everything(system: &str) -> io::Result<Vec<Finding>> {
@@ -101,7 +101,7 @@ impl Reckoned {
 }
 
 fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker> {
-    let network = Network::up(&name_of_ours("cal-frames"), &Plan::default())?;
+    let network = Network::up(&name_of_ours("cal-frames"), &Link::LOOPBACK, 1)?;
     let capture = Capture::start(&network)?;
     let broker = brokers::start(
         &cell(system, exchange.protocol, exchange.qos),

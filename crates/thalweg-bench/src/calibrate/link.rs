@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cell::Engine;
+use crate::cell::{Engine, Link};
 use crate::net::check::{self, Finding};
-use crate::net::emulator::Shape;
 use crate::net::network::name_of_ours;
-use crate::net::{BROKER_HOST, Loss, Network, Plan, network};
+use crate::net::{BROKER_HOST, Loss, Network, network};
 
 /// All of it; `packets` for each loss, direction and engine, of which E0 asks 100,000. Takes about a minute.
 pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
@@ -19,12 +18,11 @@ pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
     }
     let mut findings = Vec::new();
     for (engine, who) in ENGINES {
-        let plan = Plan {
+        let link = Link {
             engine,
-            seed: 7,
-            ..Plan::default()
+            ..Link::LOOPBACK
         };
-        let network = Network::up(&name_of_ours("cal-link"), &plan)?;
+        let network = Network::up(&name_of_ours("cal-link"), &link, 7)?;
         for percent in [5, 10, 15, 20, 25] {
             if stop.load(Ordering::Relaxed) {
                 return Ok(findings);
@@ -41,18 +39,12 @@ pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
 
 /// How much of a connection's data comes through a link with a rate, when there is always more to send.
 fn goodput(engine: Engine, who: &str, rate: u64) -> io::Result<Finding> {
-    let shape = Shape {
+    let link = Link {
         rate: Some(rate),
-        ..Shape::default()
+        engine,
+        ..Link::LOOPBACK
     };
-    let network = Network::up(
-        &name_of_ours("cal-link"),
-        &Plan {
-            shape,
-            engine,
-            ..Plan::default()
-        },
-    )?;
+    let network = Network::up(&name_of_ours("cal-link"), &link, 1)?;
     let listener = network
         .broker()
         .within(|| TcpListener::bind((BROKER_HOST, 5001)))?;

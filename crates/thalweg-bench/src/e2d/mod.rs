@@ -13,7 +13,6 @@
 
 pub mod plan;
 mod stage;
-mod tally;
 mod trial;
 
 use std::sync::atomic::AtomicBool;

@@ -1,22 +1,24 @@
 //! Runs a course: network, broker, two clients, steps of loss.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thalweg_client::{
-    Calibration, Client, ClientError, Objective, Options, Reliability, Span, SubscribeOptions,
-    Success, Ticket, Via, blocking,
+    Calibration, Client, ClientError, LaneState, Objective, Options, Reliability, Span, Status,
+    SubscribeOptions, Success, Ticket, Via, blocking,
 };
 
 use super::plan::{Course, Goal, topic};
-use super::tally::{Tally, payload, publishes_by, receive, subscribes_by};
-use super::trial::{Event, Sample, Trial};
+use super::trial::{Message, Sample, Trial};
 use crate::brokers::{self, Running};
-use crate::cell::Protocol;
+use crate::cell::{Link, Protocol};
+use crate::load::{SECOND, clock};
+use crate::net::Network;
 use crate::net::network::name_of_ours;
-use crate::net::{Loss, Network, Plan};
 use crate::studies::{self, group};
 
 /// Runs a course to its end, or to where it was stopped. What went wrong is in the trial.
@@ -29,103 +31,51 @@ pub fn run(course: &Course<'_>, stop: &AtomicBool) -> Trial {
 
 fn attempt(course: &Course<'_>, stop: &AtomicBool) -> io::Result<Trial> {
     // Where there is a delay there is an emulator, which draws from the seed; else the kernel loses packets.
-    let plan = Plan {
-        loss: Loss::NONE,
-        ..Plan::of(&course.cell.link, course.cell.seed)
+    let link = Link {
+        loss: 0.0,
+        ..course.cell.link
     };
-    let network = Network::up(&name_of_ours(&course.number.to_string()), &plan)?;
+    let name = name_of_ours(&course.number.to_string());
+    let network = Network::up(&name, &link, course.cell.seed)?;
     let mut cell = course.cell.clone();
     // Whatever its clients choose, it speaks both.
     (cell.publish, cell.subscribe) = (studies::plan::mqtt(1), studies::plan::coap(true));
     cell.broker_settings = [("shards".to_owned(), "1".to_owned())].into();
     let broker = brokers::start(&cell, Some(network.broker()))?;
-    network
-        .client()
-        .within(|| play(course, &network, &broker, stop))
+    network.client().within(|| {
+        let publisher = client(course, &broker, "pub").map_err(words)?;
+        let subscriber = match course.args.one_client {
+            true => publisher.clone(),
+            false => client(course, &broker, "sub").map_err(words)?,
+        };
+        let subscription = subscribe(course, &subscriber)?;
+        thread::sleep(SETTLE);
+        let stage = Stage {
+            network: &network,
+            course,
+            publisher,
+            subscriber,
+            begun: clock::now(),
+            trial: Mutex::new(Trial {
+                step: course.step().as_nanos() as u64,
+                version: broker.version(),
+                messages: messages(course),
+                ..Trial::default()
+            }),
+            stop,
+        };
+        stage.play(subscription)
+    })
 }
 
-/// Everything that happens in the clients' namespace.
-fn play(
-    course: &Course<'_>,
-    network: &Network,
-    broker: &Running,
-    stop: &AtomicBool,
-) -> io::Result<Trial> {
-    let publisher = client(course, broker, "pub").map_err(words)?;
-    let subscriber = if course.args.one_client {
-        publisher.clone()
-    } else {
-        client(course, broker, "sub").map_err(words)?
+/// All that is to be published, and has not been yet.
+fn messages(course: &Course<'_>) -> Vec<Message> {
+    let message = |sequence| Message {
+        flow: course.flow(sequence),
+        intended: course.intended(sequence).as_nanos() as u64,
+        ..Message::default()
     };
-    let subscription = subscribe(course, &subscriber)?;
-    thread::sleep(SETTLE);
-
-    let begun = Instant::now();
-    let tally = Tally::new(course, begun);
-    let mut log = Log {
-        network,
-        course,
-        publisher: &publisher,
-        subscriber: &subscriber,
-        begun,
-        tally: &tally,
-        trial: Trial {
-            step: course.step(),
-            version: broker.version(),
-            ..Trial::default()
-        },
-        listens_by: String::new(),
-    };
-    let is_over = AtomicBool::new(false);
-    let ended = thread::scope(|scope| -> io::Result<Option<String>> {
-        let receiving = scope.spawn(|| receive(subscription, &tally, &is_over));
-        let publishing = scope.spawn(|| publish(course, &publisher, &tally, begun, stop));
-        let watched = log.watch(stop);
-        let tickets = publishing
-            .join()
-            .map_err(|_| io::Error::other("the publisher panicked"))?;
-        drain(course, &publisher, &tally, &tickets, stop);
-        is_over.store(true, Ordering::Relaxed);
-        for (sequence, ticket) in tickets.iter().enumerate() {
-            let outcome = ticket.as_ref().map_or("refused", |ticket| {
-                word(publisher.is_publish_success(*ticket))
-            });
-            tally.outcome(sequence, outcome);
-        }
-        watched?;
-        receiving
-            .join()
-            .map_err(|_| io::Error::other("the subscriber panicked"))
-    })?;
-    log.explain();
-    let mut trial = log.trial;
-    trial.messages = tally.take();
-    let at = begun.elapsed();
-    trial.events.extend(ended.into_iter().map(|words| Event {
-        at,
-        what: "trouble".to_owned(),
-        words,
-    }));
-    for client in [&publisher, &subscriber] {
-        let status = client.status().unwrap_or_default();
-        let words = format!("{:?}", status.counts);
-        trial.events.push(Event {
-            at,
-            what: "counts".to_owned(),
-            words,
-        });
-        for lane in status.lanes {
-            trial.events.push(Event {
-                at,
-                what: "lane".to_owned(),
-                words: format!("{lane:?}"),
-            });
-        }
-    }
-    if stop.load(Ordering::Relaxed) {
-        trial.trouble = "interrupted".to_owned();
-    }
-    Ok(trial)
+    (0..course.messages()).map(message).collect()
 }
 
 fn client(course: &Course<'_>, broker: &Running, role: &str) -> Result<Client, ClientError> {
@@ -176,180 +126,256 @@ fn subscribe(course: &Course<'_>, client: &Client) -> io::Result<blocking::Subsc
         .map_err(words)
 }
 
-fn publish(
-    course: &Course<'_>,
-    client: &Client,
-    tally: &Tally,
-    begun: Instant,
-    stop: &AtomicBool,
-) -> Vec<Option<Ticket>> {
-    let options = Options {
-        reliability: Reliability::AtLeastOnce,
-        ..Options::default()
-    };
-    let size = group::payload(course.cell).map_or(0, |bytes| bytes as usize);
-    let mut tickets = Vec::new();
-    for sequence in 0..course.messages() {
-        let due = begun + course.intended(sequence);
-        while let Some(left) = due
-            .checked_duration_since(Instant::now())
-            .filter(|left| !left.is_zero())
-        {
-            if stop.load(Ordering::Relaxed) {
-                return tickets;
-            }
-            thread::sleep(left.min(LOOK_UP));
-        }
-        let protocol = publishes_by(client);
-        let message = payload(sequence, size);
-        let ticket = client
-            .publish_message(&message, "", &topic(course.flow(sequence)), &options)
-            .ok();
-        if ticket.is_some() {
-            tally.sent(sequence, &protocol);
-        }
-        tickets.push(ticket);
-    }
-    tickets
-}
-
-/// Waits for what is still under way, on a link that loses nothing any more.
-fn drain(
-    course: &Course<'_>,
-    client: &Client,
-    tally: &Tally,
-    tickets: &[Option<Ticket>],
-    stop: &AtomicBool,
-) {
-    let end = Instant::now() + DRAIN;
-    let is_pending = |ticket: &Option<Ticket>| {
-        ticket.is_some_and(|ticket| client.is_publish_success(ticket) == Success::Pending)
-    };
-    let wanted = course.messages() as u64;
-    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
-        if tally.count() >= wanted && !tickets.iter().any(is_pending) {
-            // A repetition that comes late is to be seen.
-            thread::sleep(SETTLE);
-            return;
-        }
-        thread::sleep(LOOK_UP);
-    }
-}
-
-/// Looks at everything each second, changes the loss when its step is over.
-struct Log<'a> {
+/// Two clients at work, and what they and the one who looks write down.
+struct Stage<'a> {
     network: &'a Network,
     course: &'a Course<'a>,
-    publisher: &'a Client,
-    subscriber: &'a Client,
-    begun: Instant,
-    tally: &'a Tally,
-    trial: Trial,
-    /// The protocol that most of the subscriber's subscriptions were last seen on.
-    listens_by: String,
+    publisher: Client,
+    subscriber: Client,
+    begun: u64,
+    trial: Mutex<Trial>,
+    stop: &'a AtomicBool,
 }
 
-impl Log<'_> {
-    fn watch(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let (steps, step) = (&self.course.args.losses, self.course.step());
-        for (number, loss) in steps.iter().enumerate() {
-            let from = step * number as u32;
-            self.wait_for(from, stop);
-            self.sample(true)?;
-            self.network.set_loss(*loss)?;
-            let mut at = from + SAMPLES;
-            while at + SAMPLES / 2 < from + step && !stop.load(Ordering::Relaxed) {
-                self.wait_for(at, stop);
-                self.sample(false)?;
-                at += SAMPLES;
+impl Stage<'_> {
+    fn play(self, subscription: blocking::Subscription) -> io::Result<Trial> {
+        let is_over = AtomicBool::new(false);
+        let (stage, is_over) = (&self, &is_over);
+        let ended = thread::scope(|scope| {
+            let panicked = |_| io::Error::other("a client of the course panicked");
+            let receiving = scope.spawn(move || stage.receive(subscription, is_over));
+            let publishing = scope.spawn(move || stage.publish());
+            let watched = stage.watch();
+            let tickets = publishing.join().map_err(panicked)?;
+            stage.drain(&tickets);
+            is_over.store(true, Ordering::Relaxed);
+            for (message, ticket) in stage.trial().messages.iter_mut().zip(&tickets) {
+                let outcome = ticket.map(|ticket| stage.publisher.is_publish_success(ticket));
+                message.outcome = match outcome {
+                    None => "refused",
+                    Some(Success::Pending) => "pending",
+                    Some(Success::Acknowledged) => "acknowledged",
+                    Some(Success::Failed) => "failed",
+                    Some(Success::Unknown) => "unknown",
+                };
             }
-            self.wait_for((from + step).saturating_sub(SAMPLES / 4), stop);
-            self.explain();
+            watched?;
+            receiving.join().map_err(panicked)
+        })?;
+        self.explain();
+        if let Some(why) = ended {
+            self.tell("trouble", &why);
         }
-        self.wait_for(step * steps.len() as u32, stop);
-        self.sample(true)?;
-        Ok(())
+        for client in [&self.publisher, &self.subscriber] {
+            let status = client.status().unwrap_or_default();
+            self.tell("counts", &format!("{:?}", status.counts));
+            for lane in status.lanes {
+                self.tell("lane", &format!("{lane:?}"));
+            }
+        }
+        let mut trial = self
+            .trial
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.stop.load(Ordering::Relaxed) {
+            trial.trouble = "interrupted".to_owned();
+        }
+        Ok(trial)
     }
 
-    fn wait_for(&self, at: Duration, stop: &AtomicBool) {
-        while let Some(left) = at
-            .checked_sub(self.begun.elapsed())
-            .filter(|left| !left.is_zero())
-        {
-            if stop.load(Ordering::Relaxed) {
+    fn trial(&self) -> MutexGuard<'_, Trial> {
+        self.trial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since(&self) -> u64 {
+        clock::now() - self.begun
+    }
+
+    fn tell(&self, what: &str, words: &str) {
+        let event = (self.since(), format!("{what}: {words}"));
+        self.trial().events.push(event);
+    }
+
+    fn publish(&self) -> Vec<Option<Ticket>> {
+        let options = Options {
+            reliability: Reliability::AtLeastOnce,
+            ..Options::default()
+        };
+        let size = group::payload(self.course.cell).map_or(0, |bytes| bytes as usize);
+        let mut tickets = Vec::new();
+        for sequence in 0..self.course.messages() {
+            let due = self.course.intended(sequence).as_nanos() as u64;
+            clock::wait(self.begun + due, self.stop);
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let status = self.publisher.status().unwrap_or_default();
+            let by = status.lanes.iter().find(|lane| lane.publishes);
+            let topic = topic(self.course.flow(sequence));
+            let payload = payload(sequence, size);
+            let published = self
+                .publisher
+                .publish_message(&payload, "", &topic, &options);
+            let now = self.since();
+            if let (Ok(_), Some(message)) = (&published, self.trial().messages.get_mut(sequence)) {
+                message.sent = Some(now);
+                message.published_over =
+                    by.map_or_else(String::new, |lane| lane.protocol.to_owned());
+            }
+            tickets.push(published.ok());
+        }
+        tickets
+    }
+
+    /// Takes messages until told to stop. Returns why the subscription has ended, if it did by itself.
+    fn receive(
+        &self,
+        mut subscription: blocking::Subscription,
+        stop: &AtomicBool,
+    ) -> Option<String> {
+        while !stop.load(Ordering::Relaxed) {
+            match subscription.next_timeout(LOOK_UP) {
+                Ok(Some(message)) => self.received(message.payload()),
+                Ok(None) => {
+                    let unsaid = || "the subscription has ended".to_owned();
+                    return Some(subscription.ended().unwrap_or_else(unsaid));
+                }
+                // Nothing came for a moment.
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
+    /// A payload came. What is none of ours is left alone: a test of this would see a message missing.
+    fn received(&self, payload: &[u8]) {
+        let (now, mut trial) = (self.since(), self.trial());
+        let Trial {
+            messages,
+            received,
+            listens_by,
+            ..
+        } = &mut *trial;
+        let sequence = payload.first_chunk().map(|head| u32::from_be_bytes(*head));
+        let message = sequence.and_then(|sequence| messages.get_mut(sequence as usize));
+        let Some(message) = message else { return };
+        message.copies += 1;
+        if message.copies == 1 {
+            message.received = Some(now);
+            message.rank = Some(*received);
+            listens_by.clone_into(&mut message.received_over);
+            *received += 1;
+        }
+    }
+
+    /// Waits for what is still under way, on a link that loses nothing any more.
+    fn drain(&self, tickets: &[Option<Ticket>]) {
+        let end = clock::now() + DRAIN;
+        let is_pending =
+            |ticket: &Ticket| self.publisher.is_publish_success(*ticket) == Success::Pending;
+        while clock::now() < end && !self.stop.load(Ordering::Relaxed) {
+            let has_all = self.trial().received >= self.course.messages() as u64;
+            if has_all && !tickets.iter().flatten().any(is_pending) {
+                // A repetition that comes late is to be seen.
+                thread::sleep(SETTLE);
                 return;
             }
-            thread::sleep(left.min(LOOK_UP));
+            thread::sleep(LOOK_UP);
         }
+    }
+
+    /// Looks at everything each second, changes the loss when its step is over.
+    fn watch(&self) -> io::Result<()> {
+        let step = self.course.step().as_nanos() as u64;
+        let mut end = 0;
+        for loss in &self.course.args.losses {
+            let from = end;
+            end += step;
+            self.wait_for(from);
+            self.sample(true)?;
+            self.network.set_loss(*loss)?;
+            let mut at = from + SECOND;
+            while at + SECOND / 2 < end && !self.stop.load(Ordering::Relaxed) {
+                self.wait_for(at);
+                self.sample(false)?;
+                at += SECOND;
+            }
+            self.wait_for(end.saturating_sub(SECOND / 4));
+            self.explain();
+        }
+        self.wait_for(end);
+        self.sample(true)
+    }
+
+    fn wait_for(&self, at: u64) {
+        clock::wait(self.begun + at, self.stop);
     }
 
     /// Counting packets takes a program of its own, so that is done at the borders of steps only.
-    fn sample(&mut self, with_tallies: bool) -> io::Result<()> {
+    fn sample(&self, with_tallies: bool) -> io::Result<()> {
         let wire = self.network.reading()?.sum();
-        let at = self.begun.elapsed();
-        let before = self.trial.samples.last().cloned().unwrap_or_default();
+        let at = self.since();
+        let before = self.trial().samples.last().cloned().unwrap_or_default();
         let counted = match with_tallies {
             true => self.network.lost()?,
             false => None,
         };
-        let (lost, came) = counted.unwrap_or((before.lost, before.came));
-        let (publisher, subscriber) = (
-            self.publisher.status().unwrap_or_default(),
-            self.subscriber.status().unwrap_or_default(),
-        );
-        let listens_by = subscribes_by(&subscriber);
+        let publisher = self.publisher.status().unwrap_or_default();
+        let listens_by = subscribes_by(&self.subscriber.status().unwrap_or_default());
+        let listened_by = std::mem::replace(&mut self.trial().listens_by, listens_by.clone());
         // What moved between two looks and stayed counts; a subscriber has no counter of its own for that.
-        let moved = ![&listens_by, &self.listens_by].contains(&&String::new())
-            && listens_by != self.listens_by;
+        let moved = listens_by != listened_by && !listens_by.is_empty() && !listened_by.is_empty();
         let switches = (
             publisher.counts.switches,
             before.switches.1 + u64::from(moved),
         );
-        self.tally.listens_by(&listens_by);
-        self.listens_by = listens_by;
-        if switches.0 != before.switches.0 || moved {
+        if switches != before.switches {
             self.explain();
         }
-        self.trial.samples.push(Sample {
+        self.trial().samples.push(Sample {
             at,
-            bytes: wire.bytes,
-            frames: wire.frames,
-            came,
-            lost,
+            wire,
+            link: counted.unwrap_or(before.link),
             switches,
         });
         Ok(())
     }
 
-    fn explain(&mut self) {
+    fn explain(&self) {
         if self.course.goal().is_none() {
             return;
         }
-        let at = self.begun.elapsed();
         for (what, client) in [
-            ("explain-publisher", self.publisher),
-            ("explain-subscriber", self.subscriber),
+            ("explain-publisher", &self.publisher),
+            ("explain-subscriber", &self.subscriber),
         ] {
-            let words = client.explain().map_or_else(
-                |error| error.to_string(),
-                |explanation| explanation.to_string(),
-            );
-            self.trial.events.push(Event {
-                at,
-                what: what.to_owned(),
-                words,
-            });
+            let words = client.explain();
+            let words = words.map_or_else(|error| error.to_string(), |words| words.to_string());
+            self.tell(what, &words);
         }
     }
 }
 
-fn word(success: Success) -> &'static str {
-    match success {
-        Success::Pending => "pending",
-        Success::Acknowledged => "acknowledged",
-        Success::Failed => "failed",
-        Success::Unknown => "unknown",
+/// A payload: the sequence, then letters.
+fn payload(sequence: usize, size: usize) -> Vec<u8> {
+    let mut payload = (sequence as u32).to_be_bytes().to_vec();
+    payload.extend((4..size).map(|at| b'a' + (at % 26) as u8));
+    payload
+}
+
+/// The protocol that most subscriptions of a client are on.
+fn subscribes_by(status: &Status) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for lane in status
+        .lanes
+        .iter()
+        .filter(|lane| lane.state == LaneState::Up)
+    {
+        *counts.entry(lane.protocol).or_default() += lane.subscriptions;
     }
+    counts.retain(|_, count| *count > 0);
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map_or_else(String::new, |(name, _)| name.to_owned())
 }
 
 fn words(error: ClientError) -> io::Error {
@@ -361,6 +387,5 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 /// Between being subscribed and the first message, and after the last.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The most that is waited for messages after the last step; CoAP gives an exchange up after 93 s.
-const DRAIN: Duration = Duration::from_secs(100);
-const SAMPLES: Duration = Duration::from_secs(1);
+const DRAIN: u64 = 100 * SECOND;
 const LOOK_UP: Duration = Duration::from_millis(20);

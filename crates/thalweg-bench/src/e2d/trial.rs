@@ -1,22 +1,21 @@
 //! What happened in a course, and the row of each step that follows from it.
 
-use std::time::Duration;
-
 use super::plan::step_of;
 use crate::cell::{Cell, Measured, Messages, Row, Second, Standing};
 use crate::load::{Books, Got, Header, Sent, Times};
+use crate::net::Wire;
 use crate::studies::group;
 
-/// One message. Times are since the first message's slot began.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One message. Times are nanoseconds since the first message's slot began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     pub flow: u32,
     /// When it was to be published.
-    pub intended: Duration,
+    pub intended: u64,
     /// When it was given to the client; none if the client refused it.
-    pub sent: Option<Duration>,
+    pub sent: Option<u64>,
     /// When the subscriber had it first.
-    pub received: Option<Duration>,
+    pub received: Option<u64>,
     /// As the how-manieth message it came first, over all.
     pub rank: Option<u64>,
     /// How often it came.
@@ -32,77 +31,72 @@ pub struct Message {
 /// One look at everything, each second and at each change of loss. Counts are those so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    pub at: Duration,
-    /// Bytes and frames sent by clients and broker, lost ones included.
-    pub bytes: u64,
-    pub frames: u64,
-    /// Packets that came to the link and those lost on it.
-    pub came: u64,
-    pub lost: u64,
+    pub at: u64,
+    /// Sent by clients and broker, what was lost included.
+    pub wire: Wire,
+    /// Packets lost on the link, and those that came to it.
+    pub link: (u64, u64),
     /// Switches of the publisher and of the subscriber.
     pub switches: (u64, u64),
-}
-
-/// Something that was said.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    pub at: Duration,
-    /// What: `explain-publisher`, `explain-subscriber`, `trouble`.
-    pub what: String,
-    pub words: String,
 }
 
 /// What happened in a course.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trial {
     /// How long each step lasted.
-    pub step: Duration,
+    pub step: u64,
     /// What the broker says it is.
     pub version: String,
     /// Whether it came to its end, and with what if not.
     pub trouble: String,
     pub messages: Vec<Message>,
+    /// How many were received so far.
+    pub received: u64,
+    /// The protocol that most of the subscriber's subscriptions were last seen on.
+    pub listens_by: String,
     pub samples: Vec<Sample>,
-    pub events: Vec<Event>,
+    /// What was said: `explain-publisher`, `explain-subscriber`, `trouble`, `counts`, `lane`.
+    pub events: Vec<(u64, String)>,
 }
 
 impl Trial {
     /// What of a step is kept.
     pub fn measured(&self, cell: &Cell) -> Measured {
-        let (from, to) = self.bounds(step_of(cell));
-        let is_within = |at: Duration| at >= from && at < to;
-        let mine = || self.messages.iter().filter(|it| is_within(it.intended));
-        let count = |is_it: &dyn Fn(&Message) -> bool| mine().filter(|it| is_it(it)).count() as u64;
+        let from = self.step * step_of(cell) as u64;
+        let to = from + self.step;
+        let within = from..to;
+        let mine = || {
+            self.messages
+                .iter()
+                .filter(|it| within.contains(&it.intended))
+        };
+        let count = |is_it: &dyn Fn(&Message) -> bool| mine().filter(|it| is_it(it)).count();
         let books = self.books(group::payload(cell).unwrap_or_default(), from, to);
-        let spent = self.at(from).zip(self.at(to));
+        let at = |border| self.samples.iter().find(|sample| sample.at >= border);
+        let (first, last) = (at(from), at(to));
+        let spent = first.zip(last);
         let mut row = Row {
-            unacknowledged: count(&|it| it.outcome != "acknowledged"),
-            seconds: self.step.as_secs_f64(),
-            wire_bytes: spent.map(|(before, after)| after.bytes - before.bytes),
-            wire_frames: spent.map(|(before, after)| after.frames - before.frames),
-            link_lost: spent
-                .map(|(before, after)| (after.lost - before.lost, after.came - before.came)),
+            unacknowledged: count(&|it| it.outcome != "acknowledged") as u64,
+            seconds: self.step as f64 * 1e-9,
+            wire_bytes: spent.map(|(before, after)| (after.wire - before.wire).bytes),
+            wire_frames: spent.map(|(before, after)| (after.wire - before.wire).frames),
+            link_lost: spent.map(|(before, after)| minus(after.link, before.link)),
             ..books.row(1, self.standing())
         };
+        let mut more = |name: &str, value: f64| row.more.insert(name.to_owned(), value);
         for protocol in ["mqtt", "coap"] {
             let over = count(&|it| it.published_over == protocol);
-            row.more
-                .insert(format!("published_over_{protocol}"), over as f64);
+            more(&format!("published_over_{protocol}"), over as f64);
         }
         if let Some((before, after)) = spent {
-            let (publisher, subscriber) = (
-                after.switches.0 - before.switches.0,
-                after.switches.1 - before.switches.1,
-            );
-            row.more
-                .insert("publisher_switches".to_owned(), publisher as f64);
-            row.more
-                .insert("subscriber_switches".to_owned(), subscriber as f64);
+            let (publisher, subscriber) = minus(after.switches, before.switches);
+            more("publisher_switches", publisher as f64);
+            more("subscriber_switches", subscriber as f64);
         }
-        let is_last = self.at(to).is_none_or(|after| after.at >= self.end());
-        let said = self.events.iter();
-        let said = said.filter(|event| is_within(event.at) || (is_last && event.at >= to));
-        let said = said.map(|event| (nanos(event.at), format!("{}: {}", event.what, event.words)));
+        let end = self.samples.last().map_or(0, |sample| sample.at);
+        let is_last = last.is_none_or(|last| last.at >= end);
+        let said = self.events.iter().cloned();
+        let said = said.filter(|(at, _)| within.contains(at) || (is_last && *at >= to));
         let version = format!("broker {}: {}", cell.system, self.version);
         Measured {
             row,
@@ -118,11 +112,11 @@ impl Trial {
     }
 
     /// All messages, of which those of a step count.
-    fn books(&self, bytes: u32, from: Duration, to: Duration) -> Books {
+    fn books(&self, bytes: u32, from: u64, to: u64) -> Books {
         let times = Times {
-            begin: nanos(from),
-            measure: nanos(from),
-            end: nanos(to),
+            begin: from,
+            measure: from,
+            end: to,
             give_up: u64::MAX,
         };
         let flows = self.messages.iter().map(|message| message.flow + 1);
@@ -130,10 +124,10 @@ impl Trial {
         let (mut sent, mut got) = (Sent::new(times), Got::new(times, flows, 1));
         let (mut counts, mut came) = (vec![0; flows as usize], Vec::new());
         for message in &self.messages {
-            let intended = nanos(message.intended);
-            let seq = counts[message.flow as usize];
-            counts[message.flow as usize] += 1;
-            let Some(given) = message.sent.map(nanos) else {
+            let (flow, intended) = (message.flow, message.intended);
+            let seq = counts[flow as usize];
+            counts[flow as usize] += 1;
+            let Some(given) = message.sent else {
                 sent.tried_without_time(intended);
                 continue;
             };
@@ -141,48 +135,27 @@ impl Trial {
             sent.sent(intended, given);
             let header = Header {
                 run: 0,
-                flow: message.flow,
+                flow,
                 seq,
                 intended,
                 sent: given,
             };
-            came.extend(
-                message
-                    .received
-                    .map(|at| (message.rank, header, message.copies, nanos(at))),
-            );
+            let received = message.received.map(|at| (message.rank, header, at));
+            came.extend(received.into_iter().cycle().take(message.copies as usize));
         }
         came.sort_by_key(|(rank, ..)| *rank);
-        for (_, header, copies, at) in came {
-            for _ in 0..copies {
-                got.came(0, &header, bytes as usize, at);
-            }
+        for (_, header, at) in came {
+            got.came(0, &header, bytes as usize, at);
         }
         Books { sent, got }
     }
 
-    fn bounds(&self, step: usize) -> (Duration, Duration) {
-        (self.step * step as u32, self.step * (step as u32 + 1))
-    }
-
-    /// When it was last looked at.
-    fn end(&self) -> Duration {
-        self.samples
-            .last()
-            .map_or(Duration::ZERO, |sample| sample.at)
-    }
-
-    /// The look at a border of steps.
-    fn at(&self, border: Duration) -> Option<&Sample> {
-        self.samples.iter().find(|sample| sample.at >= border)
-    }
-
     /// What there was from one look to the next.
-    fn seconds(&self, books: &Books, from: Duration, to: Duration) -> Vec<Second> {
+    fn seconds(&self, books: &Books, from: u64, to: u64) -> Vec<Second> {
         let seconds = books.seconds();
         let looks = self.samples.windows(2).filter_map(|pair| match pair {
             [before, after] if before.at >= from && before.at < to => {
-                Some(after.bytes - before.bytes)
+                Some((after.wire - before.wire).bytes)
             }
             _ => None,
         });
@@ -209,14 +182,10 @@ impl Trial {
     fn late(&self) -> usize {
         let period = match self.messages.get(..2) {
             Some([one, two]) => two.intended - one.intended,
-            _ => Duration::ZERO,
+            _ => 0,
         };
-        let most = (period / 10).max(Duration::from_millis(1));
-        let is_late = |message: &&Message| {
-            message
-                .sent
-                .is_none_or(|sent| sent > message.intended + most)
-        };
+        let most = (period / 10).max(1_000_000);
+        let is_late = |it: &&Message| it.sent.is_none_or(|sent| sent > it.intended + most);
         self.messages.iter().filter(is_late).count()
     }
 }
@@ -224,15 +193,15 @@ impl Trial {
 impl Message {
     /// Its line in `messages.csv`; empty for what did not happen.
     fn line(&self) -> String {
-        let micros =
-            |at: Option<Duration>| at.map_or_else(String::new, |at| at.as_micros().to_string());
+        let number = |it: Option<u64>| it.map_or_else(String::new, |it| it.to_string());
+        let micros = |at: Option<u64>| number(at.map(|at| at / 1000));
         format!(
             "{},{},{},{},{},{},{},{},{}",
             self.flow,
             micros(Some(self.intended)),
             micros(self.sent),
             micros(self.received),
-            self.rank.map_or_else(String::new, |rank| rank.to_string()),
+            number(self.rank),
             self.copies,
             self.published_over,
             self.received_over,
@@ -241,8 +210,8 @@ impl Message {
     }
 }
 
-fn nanos(at: Duration) -> u64 {
-    at.as_nanos() as u64
+fn minus(after: (u64, u64), before: (u64, u64)) -> (u64, u64) {
+    (after.0 - before.0, after.1 - before.1)
 }
 
 /// The columns behind trial and number.
@@ -264,15 +233,17 @@ mod tests {
     use super::*;
     use crate::studies::plan::Budget;
 
+    const MS: u64 = 1_000_000;
+
     /// Two steps of ten messages on two topics; each is received after 5 ms.
     fn trial() -> Trial {
         let message = |sequence: u64| {
-            let intended = Duration::from_millis(sequence * 100 + 50);
+            let intended = (sequence * 100 + 50) * MS;
             Message {
                 flow: (sequence % 2) as u32,
                 intended,
                 sent: Some(intended),
-                received: Some(intended + Duration::from_millis(5)),
+                received: Some(intended + 5 * MS),
                 rank: Some(sequence),
                 copies: 1,
                 published_over: "mqtt".to_owned(),
@@ -281,26 +252,24 @@ mod tests {
             }
         };
         let sample = |second: u64| Sample {
-            at: Duration::from_secs(second),
-            bytes: second * 5540,
-            frames: second * 20,
-            came: second * 20,
-            lost: second * 2,
+            at: second * 1000 * MS,
+            wire: Wire {
+                bytes: second * 5540,
+                frames: second * 20,
+            },
+            link: (second * 2, second * 20),
             switches: (second, 0),
         };
+        let because = "explain-publisher: because".to_owned();
         Trial {
-            step: Duration::from_secs(1),
+            step: 1000 * MS,
             version: "thalweg 0.1.0".to_owned(),
-            trouble: String::new(),
             messages: (0..20).map(message).collect(),
             samples: (0..3).map(sample).collect(),
             events: [500, 1500, 2500]
-                .map(|millis| Event {
-                    at: Duration::from_millis(millis),
-                    what: "explain-publisher".to_owned(),
-                    words: "because".to_owned(),
-                })
+                .map(|at| (at * MS, because.clone()))
                 .into(),
+            ..Trial::default()
         }
     }
 

@@ -5,12 +5,11 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::emulator::Shape;
 use super::loss::Tally;
-use super::network::{BROKER_HOST, CLIENT_HOST, Network, Plan, name_of_ours};
+use super::network::{BROKER_HOST, CLIENT_HOST, Network, name_of_ours};
 use super::space::Space;
 use super::units::Loss;
-use crate::cell::Engine;
+use crate::cell::{Engine, Link, word};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,19 +26,13 @@ pub struct Finding {
 pub fn everything(packets: u64) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for engine in [Engine::Kernel, Engine::Emulator] {
-        let network = Network::up(
-            &name_of_ours("check"),
-            &Plan {
-                engine,
-                seed: 7,
-                ..Plan::default()
-            },
-        )?;
-        let who = if engine == Engine::Emulator {
-            "emulator"
-        } else {
-            "kernel"
+        let link = Link {
+            engine,
+            ..Link::LOOPBACK
         };
+        let network = Network::up(&name_of_ours("check"), &link, 7)?;
+        let who = word(engine);
+        let who = who.as_str();
         findings.push(bytes(&network, who)?);
         for percent in [0, 5, 10, 15, 20, 25] {
             findings.extend(losses(
@@ -105,14 +98,11 @@ pub(crate) fn losses(
 
 /// How much later than it says the emulator lets packets out.
 pub(crate) fn delay(wanted: Duration) -> io::Result<Finding> {
-    let plan = Plan {
-        shape: Shape {
-            delay: wanted,
-            ..Shape::default()
-        },
-        ..Plan::default()
+    let link = Link {
+        delay_ns: wanted.as_nanos() as u64,
+        ..Link::LOOPBACK
     };
-    let network = Network::up(&name_of_ours("delay"), &plan)?;
+    let network = Network::up(&name_of_ours("delay"), &link, 1)?;
     let receiver = socket_in(network.broker(), &format!("{BROKER_HOST}:9"))?;
     receiver.set_read_timeout(Some(Duration::from_secs(5)))?;
     let sender = socket_in(network.client(), &format!("{CLIENT_HOST}:9"))?;

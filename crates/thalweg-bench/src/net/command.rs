@@ -10,12 +10,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::check;
-use super::emulator::Shape;
 use super::nest;
-use super::network::{self, BROKER_HOST, CLIENT_HOST, Network, Plan};
-use super::space::Space;
+use super::network::{self, BROKER_HOST, CLIENT_HOST, Network};
 use super::units::{self, Loss};
-use crate::cell::Engine;
+use crate::cell::{Engine, Link};
 use crate::command::Outcome;
 use crate::report::document::{Document, Table};
 use crate::runner::stopper;
@@ -117,27 +115,20 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
-    fn plan(&self) -> Plan {
-        let (reorder, duplicate) = (self.reorder, self.duplicate);
-        let shape = Shape {
-            delay: self.delay,
-            jitter: self.jitter,
+    fn link(&self) -> Link {
+        Link {
+            namespaces: true,
+            loss: self.loss.part(),
+            delay_ns: self.delay.as_nanos() as u64,
+            jitter_ns: self.jitter.as_nanos() as u64,
             rate: self.rate,
-            reorder,
-            duplicate,
-        };
-        let engine = if self.emulate {
-            Engine::Emulator
-        } else {
-            Engine::Auto
-        };
-        Plan {
-            loss: self.loss,
-            shape,
-            engine,
-            seed: self.seed,
-            is_bridged: false,
-            has_classes: false,
+            reorder: self.reorder.part(),
+            duplicate: self.duplicate.part(),
+            engine: match self.emulate {
+                true => Engine::Emulator,
+                false => Engine::Auto,
+            },
+            ..Link::LOOPBACK
         }
     }
 }
@@ -160,7 +151,7 @@ pub fn run(command: &NetCommand, out: &mut dyn Write) -> io::Result<Outcome> {
             "a network that stays needs root; without, `thalweg bench net exec` makes one for a program, and run, sweep, \
              saturate, replay and suite make theirs",
         )),
-        NetCommand::Up { name, link } => up(name, &link.plan(), out),
+        NetCommand::Up { name, link } => up(name, link, out),
         NetCommand::Down { name, all } => {
             let names = if *all {
                 network::all()
@@ -179,20 +170,20 @@ pub fn run(command: &NetCommand, out: &mut dyn Write) -> io::Result<Outcome> {
             side,
             link,
             program,
-        } => exec(name, *side, &link.plan(), program),
+        } => exec(name, *side, link, program),
         NetCommand::Check { packets } => check_all(*packets, out),
     }
 }
 
-fn up(name: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<Outcome> {
+fn up(name: &str, args: &LinkArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let stop = stopper();
-    let mut network = Network::up(name, plan)?;
+    let mut network = Network::up(name, &args.link(), args.seed)?;
+    let loss = args.loss;
     writeln!(
         out,
-        "{name}: clients {CLIENT_HOST}, broker {BROKER_HOST}, loss {}",
-        plan.loss
+        "{name}: clients {CLIENT_HOST}, broker {BROKER_HOST}, loss {loss}"
     )?;
-    if plan.is_emulated() {
+    if network.is_emulated() {
         writeln!(out, "this command carries the link; Ctrl-C removes it")?;
         out.flush()?;
         while !stop.load(Ordering::Relaxed) {
@@ -239,16 +230,15 @@ fn show(as_json: bool, out: &mut dyn Write) -> io::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn exec(name: &str, side: Side, plan: &Plan, program: &[String]) -> io::Result<Outcome> {
+fn exec(name: &str, side: Side, args: &LinkArgs, program: &[String]) -> io::Result<Outcome> {
     let stop = stopper();
     let network = match Network::found(name) {
         Ok(network) => network,
-        Err(_) => Network::up(name, plan)?,
+        Err(_) => Network::up(name, &args.link(), args.seed)?,
     };
-    let space: &Space = if side == Side::Client {
-        network.client()
-    } else {
-        network.broker()
+    let space = match side {
+        Side::Client => network.client(),
+        Side::Broker => network.broker(),
     };
     let [first, rest @ ..] = program else {
         return Err(io::Error::other("there is no program to run"));

@@ -4,43 +4,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::units::Loss;
+use crate::cell::Link;
 use crate::sim::random::Random;
-
-/// What a link does to packets, besides losing them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Every packet takes so long.
-    pub delay: Duration,
-    /// And up to so much longer, evenly. Packets keep their order all the same.
-    pub jitter: Duration,
-    /// Bits a second; None is no limit. What waits for its turn is at most [`QUEUE_BYTES`]; the rest is lost.
-    pub rate: Option<u64>,
-    /// So many packets are overtaken by the one behind them, at most half of them. One with nothing behind it within
-    /// [`HELD_MAX`] comes out then.
-    pub reorder: Loss,
-    /// So many packets come twice.
-    pub duplicate: Loss,
-}
 
 /// What may wait for a link with a rate: 1,000 full frames, as long as Linux lets an interface's queue become.
 pub const QUEUE_BYTES: u64 = 1000 * 1514;
 /// How long a packet is held back for another one to overtake it.
 pub const HELD_MAX: Duration = Duration::from_millis(10);
 
-impl Shape {
-    /// Whether packets do not only have to keep to a rate.
-    pub fn is_more_than_rate(&self) -> bool {
-        *self
-            != Shape {
-                rate: self.rate,
-                ..Shape::default()
-            }
-    }
-}
-
 #[derive(Debug)]
 pub struct Pipe {
-    shape: Shape,
+    link: Link,
     random: Random,
     /// Another stream, so that packets are lost by the same seed as without reordering and duplication.
     more: Random,
@@ -59,9 +33,9 @@ pub struct Pipe {
 
 impl Pipe {
     /// An empty one; the same seed loses the same packets.
-    pub fn new(shape: Shape, seed: u64) -> Pipe {
+    pub fn new(link: Link, seed: u64) -> Pipe {
         Pipe {
-            shape,
+            link,
             random: Random::new(seed),
             more: Random::new(seed ^ 0x5EED_0DDE),
             free_at: Duration::ZERO,
@@ -91,7 +65,7 @@ impl Pipe {
             return;
         };
         // Only one is held at a time: the one behind it is not, so that it takes a larger share of those that may be.
-        let part = self.shape.reorder.part().min(0.5);
+        let part = self.link.reorder.min(0.5);
         if self.held.is_none() && order < part / (1.0 - part) {
             self.held = Some((due + HELD_MAX, self.copied(packet)));
         } else {
@@ -101,7 +75,7 @@ impl Pipe {
                 self.waiting.push_back((due, overtaken));
             }
         }
-        if copies < self.shape.duplicate.part()
+        if copies < self.link.duplicate
             && let Some(due) = self.passes(packet.len(), now, lateness)
         {
             self.doubled += 1;
@@ -111,7 +85,7 @@ impl Pipe {
 
     /// When a packet will be through; None if there is no room for it.
     fn passes(&mut self, length: usize, now: Duration, lateness: f64) -> Option<Duration> {
-        if let Some(rate) = self.shape.rate {
+        if let Some(rate) = self.link.rate {
             let time =
                 |bytes: u64| Duration::from_secs_f64(bytes as f64 * 8.0 / rate.max(1) as f64);
             if self.free_at.saturating_sub(now) > time(QUEUE_BYTES) {
@@ -121,8 +95,9 @@ impl Pipe {
         } else {
             self.free_at = now;
         }
-        let due = (self.free_at + self.shape.delay + self.shape.jitter.mul_f64(lateness))
-            .max(self.last_due);
+        let jitter = Duration::from_nanos(self.link.jitter_ns).mul_f64(lateness);
+        let delay = Duration::from_nanos(self.link.delay_ns);
+        let due = (self.free_at + delay + jitter).max(self.last_due);
         self.last_due = due;
         Some(due)
     }
@@ -151,13 +126,8 @@ impl Pipe {
         if self.due().is_none_or(|due| due > now) {
             return false;
         }
-        let is_first_due = self.waiting.front().is_some_and(|(due, _)| *due <= now);
-        let next = if is_first_due {
-            self.waiting.pop_front()
-        } else {
-            self.held.take()
-        };
-        let Some((_, packet)) = next else {
+        let first = self.waiting.pop_front_if(|(due, _)| *due <= now);
+        let Some((_, packet)) = first.or_else(|| self.held.take()) else {
             return false;
         };
         forward(&packet);
@@ -189,12 +159,17 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn pipe(seed: u64, change: impl Fn(&mut Link)) -> Pipe {
+        let mut link = Link::LOOPBACK;
+        change(&mut link);
+        Pipe::new(link, seed)
+    }
+
     fn drained(pipe: &mut Pipe) -> Vec<(Duration, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(due) = pipe.due() {
-            assert!(!pipe.take(due - Duration::from_nanos(1), &mut |_| panic!(
-                "before its time"
-            )));
+            let early = due - Duration::from_nanos(1);
+            assert!(!pipe.take(early, &mut |_| panic!("before its time")));
             assert!(pipe.take(due, &mut |packet| all.push((due, packet.to_vec()))));
         }
         all
@@ -202,32 +177,20 @@ mod tests {
 
     #[test]
     fn a_packet_comes_out_whole_when_its_delay_is_over() {
-        let mut pipe = Pipe::new(
-            Shape {
-                delay: 50 * MS,
-                ..Shape::default()
-            },
-            1,
-        );
+        let mut pipe = pipe(1, |link| link.delay_ns = 50_000_000);
         pipe.offer(b"one", Loss::NONE, 5 * MS);
         pipe.offer(b"two", Loss::NONE, 7 * MS);
-        assert_eq!(
-            drained(&mut pipe),
-            [(55 * MS, b"one".to_vec()), (57 * MS, b"two".to_vec())]
-        );
+        let both = [(55 * MS, b"one".to_vec()), (57 * MS, b"two".to_vec())];
+        assert_eq!(drained(&mut pipe), both);
     }
 
     #[test]
     fn a_rate_puts_packets_one_behind_the_other() {
         // 111 bytes and a header are 1,000 bits: 1 ms at 1 Mbit/s.
-        let mut pipe = Pipe::new(
-            Shape {
-                rate: Some(1_000_000),
-                delay: 10 * MS,
-                ..Shape::default()
-            },
-            1,
-        );
+        let mut pipe = pipe(1, |link| {
+            link.rate = Some(1_000_000);
+            link.delay_ns = 10_000_000;
+        });
         for _ in 0..3 {
             pipe.offer(&[0; 111], Loss::NONE, Duration::ZERO);
         }
@@ -238,14 +201,10 @@ mod tests {
 
     #[test]
     fn jitter_stays_in_its_bounds_and_keeps_the_order() {
-        let mut pipe = Pipe::new(
-            Shape {
-                delay: 50 * MS,
-                jitter: 20 * MS,
-                ..Shape::default()
-            },
-            3,
-        );
+        let mut pipe = pipe(3, |link| {
+            link.delay_ns = 50_000_000;
+            link.jitter_ns = 20_000_000;
+        });
         for number in 0..1000_u32 {
             pipe.offer(&number.to_be_bytes(), Loss::NONE, number * MS);
         }
@@ -253,10 +212,8 @@ mod tests {
         for (number, (due, packet)) in (0..1000_u32).zip(&all) {
             assert_eq!(packet[..], number.to_be_bytes());
             // It may have waited behind an earlier one that was to be late, which was sent before.
-            assert!(
-                (number * MS + 50 * MS..number * MS + 70 * MS).contains(due),
-                "{number}: {due:?}"
-            );
+            let times = number * MS + 50 * MS..number * MS + 70 * MS;
+            assert!(times.contains(due), "{number}: {due:?}");
         }
     }
 
@@ -264,7 +221,7 @@ mod tests {
     fn loss_is_in_its_binomial_interval_and_the_same_for_the_same_seed() {
         for percent in [0, 5, 10, 15, 20, 25, 100] {
             let lost = |seed| {
-                let mut pipe = Pipe::new(Shape::default(), seed);
+                let mut pipe = Pipe::new(Link::LOOPBACK, seed);
                 for _ in 0..100_000 {
                     pipe.offer(b"packet", Loss::percent(f64::from(percent)), Duration::ZERO);
                     while pipe.take(Duration::ZERO, &mut |_| {}) {}
@@ -277,7 +234,7 @@ mod tests {
             let off = (lost(7) as f64 - 100_000.0 * part).abs();
             assert!(
                 off <= 2.576 * spread,
-                "{percent} %: off by {off}, deviation {spread}"
+                "{percent} %: off by {off}, not {spread}"
             );
             assert_eq!(lost(7), lost(7));
         }
@@ -285,104 +242,71 @@ mod tests {
 
     #[test]
     fn a_rate_has_room_for_a_thousand_full_frames() {
-        let mut pipe = Pipe::new(
-            Shape {
-                rate: Some(10_000_000),
-                ..Shape::default()
-            },
-            1,
-        );
+        let mut pipe = pipe(1, |link| link.rate = Some(10_000_000));
         for _ in 0..1500 {
             pipe.offer(&[0; 1500], Loss::NONE, Duration::ZERO);
         }
         // One more than a thousand: what is on the wire just now does not wait.
-        assert_eq!(
-            (pipe.counts(), drained(&mut pipe).len()),
-            ((1500, 499), 1001)
-        );
+        let left = drained(&mut pipe).len();
+        assert_eq!((pipe.counts(), left), ((1500, 499), 1001));
     }
 
     #[test]
     fn a_packet_that_is_overtaken_comes_right_behind_the_next() {
-        let shape = Shape {
-            reorder: Loss::percent(10.0),
-            delay: 5 * MS,
-            ..Shape::default()
-        };
         let count = 100_000_u32;
         let order = |seed| {
-            let mut pipe = Pipe::new(shape, seed);
+            let mut pipe = pipe(seed, |link| {
+                (link.reorder, link.delay_ns) = (0.1, 5_000_000)
+            });
             for number in 0..count {
                 pipe.offer(&number.to_be_bytes(), Loss::NONE, number * MS);
             }
-            let all = drained(&mut pipe);
-            let numbers: Vec<u32> = all
-                .iter()
-                .map(|(_, packet)| u32::from_be_bytes(packet[..].try_into().expect("four bytes")))
-                .collect();
+            let number = |packet: &[u8]| u32::from_be_bytes(packet.try_into().expect("four bytes"));
+            let all = drained(&mut pipe).into_iter();
+            let numbers: Vec<u32> = all.map(|(_, packet)| number(&packet)).collect();
             (pipe.mischief().0, numbers)
         };
         let (overtaken, numbers) = order(1);
         assert_eq!(numbers.len(), count as usize);
-        let swapped = numbers
-            .windows(2)
-            .filter(|pair| pair[0] == pair[1] + 1)
-            .count();
+        let swapped = numbers.windows(2).filter(|pair| pair[0] == pair[1] + 1);
         // The last may have been held to the end.
-        assert_eq!(swapped as u64, overtaken);
+        assert_eq!(swapped.count() as u64, overtaken);
         let off = (overtaken as f64 - 10_000.0).abs();
-        assert!(
-            off < 3.0 * (100_000.0_f64 * 0.1 * 0.9).sqrt(),
-            "{overtaken}"
-        );
+        let spread = (100_000.0_f64 * 0.1 * 0.9).sqrt();
+        assert!(off < 3.0 * spread, "{overtaken}");
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
     }
 
     #[test]
     fn a_packet_with_nothing_behind_it_is_not_held_for_ever() {
-        let mut pipe = Pipe::new(
-            Shape {
-                reorder: Loss::percent(50.0),
-                ..Shape::default()
-            },
-            1,
-        );
+        let mut pipe = pipe(1, |link| link.reorder = 0.5);
         for number in 0..20 {
             let now = number * 100 * MS;
             pipe.offer(b"alone", Loss::NONE, now);
             let all = drained(&mut pipe);
-            assert!(
-                all.len() == 1 && (now..=now + HELD_MAX).contains(&all[0].0),
-                "{all:?}"
-            );
+            let in_time = (now..=now + HELD_MAX).contains(&all[0].0);
+            assert!(all.len() == 1 && in_time, "{all:?}");
         }
         assert_eq!(pipe.mischief().0, 0, "nothing overtook it");
     }
 
     #[test]
     fn copies_come_beside_what_they_are_copies_of_and_lose_nothing() {
-        let shape = Shape {
-            duplicate: Loss::percent(5.0),
-            delay: MS,
-            ..Shape::default()
-        };
-        let lost = |shape| {
-            let mut pipe = Pipe::new(shape, 9);
+        let lost = |part| {
+            let mut pipe = pipe(9, |link| {
+                (link.duplicate, link.delay_ns) = (part, 1_000_000)
+            });
             for number in 0..10_000_u32 {
                 pipe.offer(&number.to_be_bytes(), Loss::percent(10.0), Duration::ZERO);
             }
             (pipe.counts(), pipe.mischief().1, drained(&mut pipe))
         };
-        let ((came, gone), doubled, all) = lost(shape);
+        let ((came, gone), doubled, all) = lost(0.05);
         assert_eq!(all.len() as u64, came - gone + doubled);
         let twice = all.windows(2).filter(|pair| pair[0].1 == pair[1].1).count() as u64;
         assert_eq!(twice, doubled);
         assert!((350..550).contains(&doubled), "{doubled}");
-        let plain = Shape {
-            delay: MS,
-            ..Shape::default()
-        };
-        assert_eq!(lost(plain).0, (came, gone), "the same packets are lost");
+        assert_eq!(lost(0.0).0, (came, gone), "the same packets are lost");
     }
 }

@@ -32,6 +32,6 @@ pub mod tun;
 pub mod units;
 
 pub use meter::Wire;
-pub use network::{BROKER_HOST, CLIENT_HOST, DEVICE, Network, Plan};
+pub use network::{BROKER_HOST, CLIENT_HOST, DEVICE, Network};
 pub use tools::PROGRAMS;
 pub use units::Loss;

@@ -3,9 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
-use super::emulator::Shape;
 use super::loss::{self, Tally};
 use super::meter::{Meter, Wire};
 use super::nest;
@@ -21,65 +19,14 @@ pub const CLIENT_HOST: &str = "10.80.1.2";
 /// Where the broker is, in every network.
 pub const BROKER_HOST: &str = "10.80.2.2";
 
-/// What a network is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Packets lost at the beginning, in each direction.
-    pub loss: Loss,
-    /// What else the link does.
-    pub shape: Shape,
-    /// What carries that out: with [`Engine::Auto`] the kernel if it can, else the emulator.
-    pub engine: Engine,
-    /// What the emulator draws from.
-    pub seed: u64,
-    /// A bridge between, where there is a router else: multicasts pass, and only a rate can be set.
-    pub is_bridged: bool,
-    /// Packets of [`crate::cell::ALARM_CLASS`] leave the queues of a rate before others. The kernel's only.
-    pub has_classes: bool,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Plan {
-            loss: Loss::NONE,
-            shape: Shape::default(),
-            engine: Engine::Auto,
-            seed: 1,
-            is_bridged: false,
-            has_classes: false,
-        }
-    }
-}
-
-impl Plan {
-    pub fn of(link: &Link, seed: u64) -> Plan {
-        let shape = Shape {
-            delay: Duration::from_nanos(link.delay_ns),
-            jitter: Duration::from_nanos(link.jitter_ns),
-            rate: link.rate,
-            reorder: Loss::percent(link.reorder * 100.0),
-            duplicate: Loss::percent(link.duplicate * 100.0),
-        };
-        Plan {
-            loss: Loss::percent(link.loss * 100.0),
-            shape,
-            engine: link.engine,
-            seed,
-            is_bridged: link.bridged,
-            has_classes: link.classes,
-        }
-    }
-
-    /// Whether packets go through this process.
-    pub fn is_emulated(&self) -> bool {
-        match self.engine {
-            Engine::Kernel => false,
-            Engine::Emulator => true,
-            // The kernel's jitter lets packets overtake each other, ours does not.
-            Engine::Auto => {
-                self.shape.is_more_than_rate()
-                    && !(self.shape.jitter.is_zero() && queue::has("netem").is_ok())
-            }
+/// Whether the packets of a link go through this process.
+pub fn is_emulated(link: &Link) -> bool {
+    match link.engine {
+        Engine::Kernel => false,
+        Engine::Emulator => true,
+        // The kernel's jitter lets packets overtake each other, ours does not.
+        Engine::Auto => {
+            link.is_more_than_rate() && !(link.jitter_ns == 0 && queue::has("netem").is_ok())
         }
     }
 }
@@ -112,8 +59,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes it. What is left of an earlier one of this name is removed first.
-    pub fn up(name: &str, plan: &Plan) -> io::Result<Network> {
+    /// Makes it; an emulator draws from the seed. What is left of an earlier one of this name is removed first.
+    pub fn up(name: &str, link: &Link, seed: u64) -> io::Result<Network> {
         if !name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -124,7 +71,7 @@ impl Network {
                 "{name}: a network's name is letters, digits and dashes, at most 64"
             )));
         }
-        let laid = Self::lay(name, plan);
+        let laid = Self::lay(name, link, seed);
         if laid.is_err() {
             // A network that was made in part is removed.
             let _ = remove(name);
@@ -132,31 +79,24 @@ impl Network {
         laid
     }
 
-    fn lay(name: &str, plan: &Plan) -> io::Result<Network> {
+    fn lay(name: &str, link: &Link, seed: u64) -> io::Result<Network> {
         remove(name)?;
         let [client, between, broker] = names(name);
         let (client, broker) = (Space::make(&client)?, Space::make(&broker)?);
-        if plan.is_bridged
-            && (plan.is_emulated() || plan.loss != Loss::NONE || plan.shape.is_more_than_rate())
-        {
+        let (is_emulated, loss) = (is_emulated(link), Loss::percent(link.loss * 100.0));
+        if link.bridged && (is_emulated || loss != Loss::NONE || link.is_more_than_rate()) {
             return Err(io::Error::other(
                 "a bridge has a rate, and no losses and delays",
             ));
         }
-        if plan.has_classes && (plan.is_emulated() || plan.shape.rate.is_none()) {
+        if link.classes && (is_emulated || link.rate.is_none()) {
             return Err(io::Error::other(
                 "only a rate of the kernel has queues with classes",
             ));
         }
         let mut pump = None;
-        let between = if plan.is_emulated() {
-            pump = Some(Pump::start(
-                [&client, &broker],
-                DEVICE,
-                plan.shape,
-                plan.loss,
-                plan.seed,
-            )?);
+        let between = if is_emulated {
+            pump = Some(Pump::start([&client, &broker], DEVICE, link, seed)?);
             for (space, own, other) in [
                 (&client, CLIENT_HOST, BROKER_HOST),
                 (&broker, BROKER_HOST, CLIENT_HOST),
@@ -170,13 +110,13 @@ impl Network {
             Space::named(&between)
         } else {
             let between = Space::make(&between)?;
-            match plan.is_bridged {
+            match link.bridged {
                 true => lay_bridge(&client, &between, &broker)?,
                 false => lay_cables(&client, &between, &broker)?,
             }
             loss::prepare(&between)?;
-            loss::set(&between, plan.loss)?;
-            queue::set(&between, &plan.shape, plan.has_classes)?;
+            loss::set(&between, loss)?;
+            queue::set(&between, link)?;
             between
         };
         let is_tun = pump.is_some();
@@ -429,110 +369,92 @@ const PREFIX: &str = "thalweg-";
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
+    use std::time::Duration;
 
     use socket2::{Domain, Socket, Type};
 
     use super::*;
     use crate::cell::ALARM_CLASS;
 
+    /// A network, where there may be one.
+    fn up(word: &str, link: &Link) -> Option<Network> {
+        match is_possible() {
+            Ok(()) => Some(Network::up(&name_of_ours(word), link, 1).expect("a network")),
+            Err(why) => {
+                println!("skipped: {why}");
+                None
+            }
+        }
+    }
+
+    /// A socket that does not wait for ever.
+    fn listener(host: impl std::net::ToSocketAddrs) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(host)?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(socket)
+    }
+
     #[test]
     fn a_bridge_carries_multicasts_and_only_a_rate() {
-        if let Err(why) = is_possible() {
-            println!("skipped: {why}");
+        let link = Link {
+            bridged: true,
+            rate: Some(95_000_000),
+            ..Link::LOOPBACK
+        };
+        let Some(network) = up("bridge", &link) else {
             return;
-        }
-        let plan = Plan {
-            is_bridged: true,
-            ..Plan::default()
         };
-        let plan = Plan {
-            shape: Shape {
-                rate: Some(95_000_000),
-                ..plan.shape
-            },
-            ..plan
-        };
-        let network = Network::up(&name_of_ours("bridge"), &plan).expect("a network");
         let group = Ipv4Addr::new(239, 255, 80, 1);
         let listener = network.broker().within(|| {
-            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+            let socket = listener((Ipv4Addr::UNSPECIFIED, PORT))?;
             socket.join_multicast_v4(&group, &BROKER_HOST.parse().expect("an address"))?;
-            socket.set_read_timeout(Some(Duration::from_secs(60)))?;
             Ok(socket)
         });
-        let sent = network
-            .client()
-            .within(|| UdpSocket::bind((CLIENT_HOST, 0))?.send_to(b"to all", (group, PORT)));
-        assert_eq!(sent.expect("it is sent"), 6);
-        let mut heard = [0; 16];
-        assert_eq!(
-            listener
-                .expect("a socket")
-                .recv(&mut heard)
-                .expect("it comes"),
-            6
-        );
-        let lossy = Plan {
-            loss: Loss::percent(1.0),
-            ..plan
-        };
-        assert!(Network::up(&name_of_ours("lossy-bridge"), &lossy).is_err());
+        let send = || UdpSocket::bind((CLIENT_HOST, 0))?.send_to(b"to all", (group, PORT));
+        assert_eq!(network.client().within(send).expect("it is sent"), 6);
+        let heard = listener.expect("a socket").recv(&mut [0; 16]);
+        assert_eq!(heard.expect("it comes"), 6);
+        let lossy = Link { loss: 0.01, ..link };
+        assert!(Network::up(&name_of_ours("lossy-bridge"), &lossy, 1).is_err());
     }
 
     #[test]
     fn a_queue_with_classes_lets_alarms_go_first() {
-        if let Err(why) = is_possible() {
-            println!("skipped: {why}");
-            return;
-        }
-        let rate = Some(1_000_000);
-        let plan = Plan {
-            shape: Shape {
-                rate,
-                ..Shape::default()
-            },
-            ..Plan::default()
-        };
-        let order = |has_classes: bool| {
-            let plan = Plan {
-                has_classes,
-                ..plan
+        let order = |classes: bool| {
+            let link = Link {
+                rate: Some(1_000_000),
+                classes,
+                ..Link::LOOPBACK
             };
-            let network = Network::up(&name_of_ours("classes"), &plan).expect("a network");
-            let receiver = network
-                .client()
-                .within(|| {
-                    let socket = UdpSocket::bind((CLIENT_HOST, PORT))?;
-                    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
-                    Ok(socket)
-                })
-                .expect("a socket");
-            network
-                .broker()
-                .within(|| {
-                    let [others, alarms] = [0, ALARM_CLASS].map(|class| {
-                        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-                        socket.set_tos_v4(u32::from(class) << 2)?;
-                        Ok::<UdpSocket, io::Error>(socket.into())
-                    });
-                    let (others, alarms) = (others?, alarms?);
-                    // 11 ms each at this rate, so that they wait when the alarm comes.
-                    for _ in 0..20 {
-                        others.send_to(&[0; 1400], (CLIENT_HOST, PORT))?;
-                    }
-                    alarms.send_to(b"alarm", (CLIENT_HOST, PORT)).map(drop)
-                })
-                .expect("they are sent");
+            let network = up("classes", &link)?;
+            let receiver = network.client().within(|| listener((CLIENT_HOST, PORT)));
+            let send = || {
+                let [others, alarms] = [0, ALARM_CLASS].map(|class| {
+                    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+                    socket.set_tos_v4(u32::from(class) << 2)?;
+                    Ok::<UdpSocket, io::Error>(socket.into())
+                });
+                let (others, alarms) = (others?, alarms?);
+                // 11 ms each at this rate, so that they wait when the alarm comes.
+                for _ in 0..20 {
+                    others.send_to(&[0; 1400], (CLIENT_HOST, PORT))?;
+                }
+                alarms.send_to(b"alarm", (CLIENT_HOST, PORT))
+            };
+            network.broker().within(send).expect("they are sent");
+            let receiver = receiver.expect("a socket");
             let mut sizes = (0..21).map(|_| receiver.recv(&mut [0; 1500]).expect("it comes"));
-            sizes.position(|size| size == 5).expect("an alarm")
+            sizes.position(|size| size == 5)
         };
-        assert_eq!(order(false), 20);
-        assert!(order(true) < 10);
-        let endless = Plan {
-            has_classes: true,
-            ..Plan::default()
+        let (Some(without), Some(with)) = (order(false), order(true)) else {
+            return;
         };
-        assert!(Network::up(&name_of_ours("no-queue"), &endless).is_err());
+        assert!(without == 20 && with < 10, "{without} and {with}");
+        let endless = Link {
+            classes: true,
+            ..Link::LOOPBACK
+        };
+        assert!(Network::up(&name_of_ours("no-queue"), &endless, 1).is_err());
     }
 
     const PORT: u16 = 7480;

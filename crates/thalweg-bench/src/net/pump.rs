@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-use super::emulator::{Pipe, Shape};
+use super::emulator::Pipe;
 use super::loss::Tally;
 use super::space::Space;
 use super::units::Loss;
+use crate::cell::Link;
 
 /// What the threads and their owner share.
 #[derive(Debug, Default)]
@@ -33,14 +34,9 @@ pub struct Pump {
 
 impl Pump {
     /// Makes a TUN device named `device` in both namespaces, up and without addresses, and begins.
-    pub fn start(
-        ends: [&Space; 2],
-        device: &str,
-        shape: Shape,
-        loss: Loss,
-        seed: u64,
-    ) -> io::Result<Pump> {
+    pub fn start(ends: [&Space; 2], device: &str, link: &Link, seed: u64) -> io::Result<Pump> {
         let board = Arc::new(Board::default());
+        let loss = Loss::percent(link.loss * 100.0);
         board.loss.store(loss.as_millionths(), Ordering::Relaxed);
         let mut devices = Vec::new();
         for space in ends {
@@ -64,7 +60,7 @@ impl Pump {
             (1, broker, client),
         ] {
             let board = Arc::clone(&board);
-            let pipe = Pipe::new(shape, seed.wrapping_mul(2).wrapping_add(side as u64));
+            let pipe = Pipe::new(*link, seed.wrapping_mul(2).wrapping_add(side as u64));
             let carry = move || carry(side, &from, &to, pipe, &board);
             threads.push(
                 thread::Builder::new()

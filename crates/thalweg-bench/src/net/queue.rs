@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::OnceLock;
 
-use super::emulator::{QUEUE_BYTES, Shape};
+use super::emulator::QUEUE_BYTES;
 use super::loss::SIDES;
 use super::network::name_of_ours;
 use super::space::Space;
 use super::tools::run;
-use crate::cell::ALARM_CLASS;
+use super::units::Loss;
+use crate::cell::{ALARM_CLASS, Link};
 
 /// Whether the kernel has this kind of queue; if not, what it says.
 pub fn has(kind: &'static str) -> Result<(), String> {
@@ -36,9 +37,9 @@ fn try_out(arguments: &str) -> Result<(), String> {
 }
 
 /// Queues behind the link in both directions, in the namespace between.
-pub fn set(space: &Space, shape: &Shape, has_classes: bool) -> io::Result<()> {
+pub fn set(space: &Space, link: &Link) -> io::Result<()> {
     let mut lines = Vec::new();
-    if shape.is_more_than_rate() {
+    if link.is_more_than_rate() {
         has("netem").map_err(|words| {
             io::Error::other(format!(
                 "this kernel has no netem, so that only the emulator delays packets: {words}"
@@ -48,15 +49,15 @@ pub fn set(space: &Space, shape: &Shape, has_classes: bool) -> io::Result<()> {
     // What goes to the broker leaves by its side, and the other way round.
     for device in SIDES {
         let (mut parent, mut handle) = ("root handle 1:", 1);
-        if shape.is_more_than_rate() {
-            lines.push(format!("qdisc add dev {device} {parent} {}", netem(shape)));
+        if link.is_more_than_rate() {
+            lines.push(format!("qdisc add dev {device} {parent} {}", netem(link)));
             (parent, handle) = ("parent 1:1 handle 2:", 2);
         }
-        if let Some(rate) = shape.rate {
+        if let Some(rate) = link.rate {
             // A burst of two full frames is the least that keeps up with a rate.
             lines.push(format!("qdisc add dev {device} {parent} tbf rate {rate}bit burst {BURST} limit {QUEUE_BYTES}"));
         }
-        if has_classes {
+        if link.classes {
             lines.extend(classes(device, handle));
         }
     }
@@ -84,21 +85,20 @@ fn classes(device: &str, below: u32) -> Vec<String> {
     lines
 }
 
-/// netem's own words for a shape. Its jitter is around the mean, ours is on top.
-fn netem(shape: &Shape) -> String {
-    let half = shape.jitter / 2;
+/// netem's own words for a link. Its jitter is around the mean, ours is on top.
+fn netem(link: &Link) -> String {
+    let half = link.jitter_ns / 2;
     let mut text = format!(
         "netem limit 100000 delay {}us",
-        (shape.delay + half).as_micros()
+        (link.delay_ns + half) / 1000
     );
-    if !half.is_zero() {
-        let _ = write!(text, " {}us", half.as_micros());
+    if half > 0 {
+        let _ = write!(text, " {}us", half / 1000);
     }
-    if shape.reorder.part() > 0.0 {
-        let _ = write!(text, " reorder {}", shape.reorder);
-    }
-    if shape.duplicate.part() > 0.0 {
-        let _ = write!(text, " duplicate {}", shape.duplicate);
+    for (what, part) in [("reorder", link.reorder), ("duplicate", link.duplicate)] {
+        if part > 0.0 {
+            let _ = write!(text, " {what} {}", Loss::percent(part * 100.0));
+        }
     }
     text
 }
@@ -112,26 +112,23 @@ const BURST: u64 = 2 * 1514;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::units::Loss;
     use super::*;
 
     #[test]
     fn netem_is_told_in_its_own_words() {
-        let shape = Shape {
-            delay: Duration::from_millis(50),
-            ..Shape::default()
+        let link = Link {
+            delay_ns: 50_000_000,
+            ..Link::LOOPBACK
         };
-        assert_eq!(netem(&shape), "netem limit 100000 delay 50000us");
-        let shape = Shape {
-            jitter: Duration::from_millis(20),
-            reorder: Loss::percent(1.0),
-            duplicate: Loss::percent(0.5),
-            ..shape
+        assert_eq!(netem(&link), "netem limit 100000 delay 50000us");
+        let link = Link {
+            jitter_ns: 20_000_000,
+            reorder: 0.01,
+            duplicate: 0.005,
+            ..link
         };
         assert_eq!(
-            netem(&shape),
+            netem(&link),
             "netem limit 100000 delay 60000us 10000us reorder 1% duplicate 0.5%"
         );
     }

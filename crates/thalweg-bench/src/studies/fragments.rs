@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::cell::{Cell, Load, Measured, Row, Standing};
 use crate::load::{Books, Got, Header, Sent, Times};
 use crate::net::network::name_of_ours;
-use crate::net::{BROKER_HOST, CLIENT_HOST, Network, Plan};
+use crate::net::{BROKER_HOST, CLIENT_HOST, Network};
 use crate::sim::random::Random;
 
 /// Its name among systems.
@@ -33,7 +33,7 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
     };
     let bytes = super::group::payload(cell).unwrap_or_default();
     let name = format!("f{bytes}-{:.0}-{}", cell.link.loss * 1000.0, cell.repeat);
-    let network = Network::up(&name_of_ours(&name), &Plan::of(&cell.link, cell.seed))?;
+    let network = Network::up(&name_of_ours(&name), &cell.link, cell.seed)?;
     let open = |host: &str, port: u16| {
         let socket = UdpSocket::bind((host, port))?;
         socket.set_nonblocking(true)?;

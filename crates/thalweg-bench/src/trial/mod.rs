@@ -31,9 +31,9 @@ use crate::cell::{Cell, Driver, Load, Measured, Row, Second, Standing, Workload}
 use crate::drivers::{Job, speaks};
 use crate::load::verdict::{Evidence, judge};
 use crate::load::{Books, Times};
+use crate::net::Network;
 use crate::net::capture::Capture;
 use crate::net::network::{self, name_of_ours};
-use crate::net::{self, Network};
 use meters::Metered;
 
 /// Measures a cell. It always comes to an end: what went wrong is in the row's standing. `stop` ends it early: what there is
@@ -118,7 +118,7 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
 /// The network that a cell asks for.
 fn network(cell: &Cell, word: &str) -> Result<Network, String> {
     network::is_possible()?;
-    let network = Network::up(&name_of_ours(word), &net::Plan::of(&cell.link, cell.seed));
+    let network = Network::up(&name_of_ours(word), &cell.link, cell.seed);
     network.map_err(|error| format!("the network: {error}"))
 }
 
