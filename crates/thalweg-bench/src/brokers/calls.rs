@@ -137,18 +137,7 @@ impl Perf {
     /// Returns when it is attached.
     fn start(processes: &[u32]) -> Result<Perf, String> {
         let mut command = Command::new("perf");
-        command.args([
-            "stat",
-            "-x,",
-            "-e",
-            EVENT,
-            "-D",
-            "-1",
-            "--control",
-            "fd:0,1",
-            "-p",
-            &listed(processes),
-        ]);
+        command.args(PERF.split(' ')).arg(listed(processes));
         let mut child = spawn(command, "linux-perf")?;
         let (Some(stdin), Some(stdout)) = (child.0.stdin.take(), child.0.stdout.take()) else {
             return Err("perf has no standard input and output".to_owned());
@@ -189,15 +178,9 @@ impl Perf {
 
     fn total(self) -> Result<u64, String> {
         let [_, complained] = self.child.last_words();
-        match of_perf(&complained) {
-            Some(Ok(count)) => Ok(count),
-            Some(Err(why)) => Err(format!("{why}; {}", remedy())),
-            None => Err(format!(
-                "{}; {}",
-                without_count("perf", &complained),
-                remedy()
-            )),
-        }
+        let unsaid = || Err(without_count("perf", &complained));
+        let count = of_perf(&complained).unwrap_or_else(unsaid);
+        count.map_err(|why| format!("{why}; {}", remedy()))
     }
 }
 
@@ -205,17 +188,8 @@ impl Perf {
 fn trace(processes: &[u32]) -> Result<Beside, String> {
     let mut command = Command::new("strace");
     // The table goes to standard output, messages to standard error.
-    command.args([
-        "-f",
-        "-c",
-        "-qq",
-        "-U",
-        "calls,name",
-        "-o",
-        "/dev/stdout",
-        "-p",
-        &listed(processes),
-    ]);
+    let options = "-f -c -qq -U calls,name -o /dev/stdout -p";
+    command.args(options.split(' ')).arg(listed(processes));
     let mut child = spawn(command, "strace")?;
     let patience = Instant::now() + PATIENCE;
     while !processes.iter().all(|process| is_traced(*process)) {
@@ -285,17 +259,14 @@ impl Beside {
     /// Ends it; what it says then, on standard output and on standard error.
     fn last_words(mut self) -> [String; 2] {
         self.wait();
-        let read = |pipe: Option<&mut dyn Read>| {
+        fn read(pipe: Option<impl Read>) -> String {
             let mut bytes = Vec::new();
             // What cannot be read is no count, which is told.
-            pipe.map(|pipe| pipe.read_to_end(&mut bytes));
+            pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
-        };
+        }
         let Child { stdout, stderr, .. } = &mut self.0;
-        [
-            read(stdout.as_mut().map(|pipe| pipe as _)),
-            read(stderr.as_mut().map(|pipe| pipe as _)),
-        ]
+        [read(stdout.take()), read(stderr.take())]
     }
 }
 
@@ -332,16 +303,12 @@ fn of_strace(said: &str) -> Option<u64> {
 
 /// What a counter complained of, in a line.
 fn without_count(program: &str, complained: &str) -> String {
-    let lines = || {
-        complained
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-    };
-    let line = lines()
-        .find_map(|line| line.strip_prefix("Error:"))
-        .or_else(|| lines().next());
-    match line.map(str::trim).filter(|line| !line.is_empty()) {
+    let mut lines = complained
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let error = lines.clone().find_map(|line| line.strip_prefix("Error:"));
+    match error.map(str::trim).or_else(|| lines.next()) {
         Some(line) => format!("{program}: {line}"),
         None => format!("{program} ended without a count"),
     }
@@ -370,13 +337,12 @@ fn remedy_for(is_root: bool, is_event_there: bool) -> &'static str {
 }
 
 fn listed(processes: &[u32]) -> String {
-    processes
-        .iter()
-        .map(u32::to_string)
-        .collect::<Vec<_>>()
-        .join(",")
+    let processes: Vec<String> = processes.iter().map(u32::to_string).collect();
+    processes.join(",")
 }
 
+/// It counts nothing until it is told to.
+const PERF: &str = "stat -x, -e raw_syscalls:sys_enter -D -1 --control fd:0,1 -p";
 /// Every system call, as it begins.
 const EVENT: &str = "raw_syscalls:sys_enter";
 const EVENT_FOLDER: &str = "/sys/kernel/tracing/events/raw_syscalls";
@@ -392,26 +358,17 @@ mod tests {
     fn what_perf_says_is_a_count_or_a_reason_and_never_nought() {
         let said = "Events disabled\nEvents enabled\nEvents disabled\n4911,,raw_syscalls:sys_enter,60258653,100.00,,\n";
         assert_eq!(of_perf(said), Some(Ok(4911)));
-        for (line, why) in [
-            (
-                "0,,raw_syscalls:sys_enteru,962141,100.00,,",
-                "may not look into the kernel",
-            ),
-            (
-                "17,,raw_syscalls:sys_enter:u,962141,100.00,,",
-                "may not look into the kernel",
-            ),
-            ("0,,raw_syscalls:sys_enter,1,100.00,,", "counted none"),
-            (
-                "<not counted>,,raw_syscalls:sys_enter,0,0.00,,",
-                "<not counted>",
-            ),
-            (
-                "<not supported>,,raw_syscalls:sys_enter,0,100.00,,",
-                "<not supported>",
-            ),
+        for (count, suffix, why) in [
+            ("0", "u", "may not look into the kernel"),
+            ("17", ":u", "may not look into the kernel"),
+            ("0", "", "counted none"),
+            ("<not counted>", "", "<not counted>"),
+            ("<not supported>", "", "<not supported>"),
         ] {
-            let told = of_perf(line).expect("the event is there").expect_err(line);
+            let line = format!("{count},,raw_syscalls:sys_enter{suffix},962141,100.00,,");
+            let told = of_perf(&line)
+                .expect("the event is there")
+                .expect_err(&line);
             assert!(told.contains(why), "{line}: {told}");
         }
         assert_eq!(of_perf("Events disabled\n"), None);
@@ -436,15 +393,16 @@ mod tests {
     fn a_complaint_is_told_in_a_line() {
         let perf = "event syntax error: 'raw_syscalls:sys_enter'\n   \\___ can't access trace events\n\nError:\tNo permissions to \
                     read /sys/kernel/tracing/events\nHint:\tTry\n";
-        assert_eq!(
-            without_count("perf", perf),
-            "perf: No permissions to read /sys/kernel/tracing/events"
-        );
-        assert_eq!(
-            without_count("perf", "\n  no such thing \n"),
-            "perf: no such thing"
-        );
-        assert_eq!(without_count("perf", ""), "perf ended without a count");
+        for (complained, told) in [
+            (
+                perf,
+                "perf: No permissions to read /sys/kernel/tracing/events",
+            ),
+            ("\n  no such thing \n", "perf: no such thing"),
+            ("", "perf ended without a count"),
+        ] {
+            assert_eq!(without_count("perf", complained), told);
+        }
         for (is_root, is_there) in [(true, true), (true, false), (false, true), (false, false)] {
             assert!(!remedy_for(is_root, is_there).is_empty());
         }
@@ -464,10 +422,8 @@ mod tests {
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("dd");
-            let (mut stdin, mut stdout) = (
-                child.stdin.take().expect("a pipe"),
-                child.stdout.take().expect("a pipe"),
-            );
+            let mut stdin = child.stdin.take().expect("a pipe");
+            let mut stdout = child.stdout.take().expect("a pipe");
             let mut copy = |count: usize| {
                 for _ in 0..count {
                     stdin.write_all(b"a").expect("it is written");
@@ -489,14 +445,12 @@ mod tests {
             println!("{by:?}: {count} calls for {BLOCKS} blocks");
             // Strace detaches when it gets to it: what is copied meanwhile may be counted, too. At both borders dd may be
             // in the middle of a read, which strace restarts.
-            let (least, most) = (
-                2 * BLOCKS as u64 - 4,
-                2 * BLOCKS as u64 + 4 + if by == CallCounter::Strace { 20 } else { 0 },
+            let (all, meanwhile) = (
+                2 * BLOCKS as u64,
+                if by == CallCounter::Strace { 20 } else { 0 },
             );
-            assert!(
-                (least..=most).contains(&count),
-                "{by:?}: {count} calls for {BLOCKS} blocks"
-            );
+            let is_right = (all - 4..=all + 4 + meanwhile).contains(&count);
+            assert!(is_right, "{by:?}: {count} calls for {BLOCKS} blocks");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// A shell that waits for the end of this process and then ends a process group. Dropped, it does nothing.
@@ -13,14 +13,15 @@ use std::process::{Child, Command, Stdio};
 pub struct Guard(Child);
 
 impl Guard {
-    /// Guards a process group, and removes the folder after it.
-    pub fn of_group(group: u32, folder: &Path) -> io::Result<Guard> {
-        Guard::new(&format!("-{group}"), folder)
-    }
-
-    fn new(target: &str, folder: &Path) -> io::Result<Guard> {
+    /// Guards a process group, and removes folders after it.
+    pub fn of_group<'f>(
+        group: u32,
+        folders: impl IntoIterator<Item = &'f PathBuf>,
+    ) -> io::Result<Guard> {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", SCRIPT, "sh", target]).arg(folder);
+        command
+            .args(["-c", SCRIPT, "sh", &format!("-{group}")])
+            .args(folders);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -38,8 +39,7 @@ impl Drop for Guard {
     }
 }
 
-const SCRIPT: &str =
-    r#"read -r nothing; kill -s KILL -- "$1"; if [ -n "$2" ]; then rm -rf -- "$2"; fi"#;
+const SCRIPT: &str = r#"read -r nothing; kill -s KILL -- "$1"; shift; rm -rf -- "$@""#;
 
 #[cfg(test)]
 mod tests {
@@ -64,12 +64,12 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("thalweg-guard-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let mut broker = broker();
-        drop(Guard::of_group(broker.id(), &folder).expect("it starts"));
+        drop(Guard::of_group(broker.id(), [&folder]).expect("it starts"));
         assert!(
             broker.try_wait().expect("a child").is_none() && folder.exists(),
             "a guard that was dropped is none"
         );
-        let mut guard = Guard::of_group(broker.id(), &folder).expect("it starts");
+        let mut guard = Guard::of_group(broker.id(), [&folder]).expect("it starts");
         drop(guard.0.stdin.take());
         assert!(!broker.wait().expect("a child").success());
         assert!(guard.0.wait().expect("a child").success() && !folder.exists());
@@ -85,7 +85,7 @@ mod tests {
             .stderr(Stdio::inherit())
             .spawn()
             .expect("sleep");
-        let _guard = Guard::of_group(broker.id(), Path::new("")).expect("it starts");
+        let _guard = Guard::of_group(broker.id(), []).expect("it starts");
         eprintln!("started {}", broker.id());
         let _ = io::stdin().read(&mut [0]);
         let _ = broker.wait();

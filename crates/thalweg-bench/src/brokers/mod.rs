@@ -100,7 +100,6 @@ impl From<NoBroker> for io::Error {
 ///
 /// Without a core for the broker it may run where the calling thread may.
 pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
-    process::sweep();
     let wanted = [cell.publish.protocol, cell.subscribe.protocol];
     let Some(system) = System::named(&cell.system) else {
         return elsewhere(&cell.system, &wanted);
@@ -270,43 +269,20 @@ mod tests {
                 Err(NoBroker::Failed(error)) => panic!("{system}: {error}"),
             };
             let address = running.address(protocol).expect("it was asked for");
-            println!(
-                "{}: {} at {address} after {:?}",
-                running.version(),
-                word(protocol),
-                begun.elapsed()
-            );
-            assert!(
-                running.version().contains(|c: char| c.is_ascii_digit()),
-                "{}",
-                running.version()
-            );
-            assert!(
-                running
-                    .configuration()
-                    .contains(&address.port().to_string()),
-                "{}",
-                running.configuration()
-            );
+            let (version, took) = (running.version(), begun.elapsed());
+            println!("{version}: {} at {address} after {took:?}", word(protocol));
+            assert!(version.contains(|c: char| c.is_ascii_digit()), "{version}");
+            let configuration = running.configuration();
+            let port = address.port().to_string();
+            assert!(configuration.contains(&port), "{configuration}");
             let used = running.usage();
-            assert!(
-                used.rss_kib > 500 && used.pss_kib > 0 && used.switches > 0,
-                "{used:?}"
-            );
-            let folder = running
-                .process
-                .as_ref()
-                .map(Process::folder)
-                .expect("it is ours");
+            let has_memory = used.rss_kib > 500 && used.pss_kib > 0;
+            assert!(has_memory && used.switches > 0, "{used:?}");
+            let folder = running.process.as_ref().map(Process::folder);
             drop(running);
-            assert!(!folder.exists());
-            let is_gone = |address: SocketAddr| {
-                std::net::TcpStream::connect_timeout(&address, PATIENCE).is_err()
-            };
-            assert!(
-                protocol == Coap || is_gone(address),
-                "somebody is still there"
-            );
+            assert!(!folder.expect("it is ours").exists());
+            let is_gone = || std::net::TcpStream::connect_timeout(&address, PATIENCE).is_err();
+            assert!(protocol == Coap || is_gone(), "it is still there");
         }
     }
 
@@ -334,40 +310,34 @@ mod tests {
     #[test]
     fn nobody_is_asked_for_what_he_does_not_speak() {
         let told = start(&cell("mosquitto", Protocol::Coap), None).err();
-        assert!(
-            matches!(told, Some(NoBroker::Failed(error)) if error.to_string() == "mosquitto does not speak coap")
-        );
+        assert_eq!(words(told), "mosquitto does not speak coap");
+    }
+
+    fn words(why: Option<NoBroker>) -> String {
+        match why {
+            Some(NoBroker::Failed(error)) => error.to_string(),
+            other => format!("{other:?}"),
+        }
     }
 
     #[test]
     fn a_broker_that_runs_elsewhere_is_taken_as_it_is() {
         let wanted = [Protocol::Mqtt, Protocol::Coap];
+        let port = |address: Option<SocketAddr>| address.map(|address| address.port());
         let one = elsewhere("127.0.0.1:1883", &wanted).expect("an address");
-        assert_eq!(
-            one.address(Protocol::Coap).map(|address| address.port()),
-            Some(1883)
-        );
+        assert_eq!(port(one.address(Protocol::Coap)), Some(1883));
         assert!(one.address(Protocol::Amqp).is_none() && !one.is_metered());
-        let two =
-            elsewhere("mqtt=127.0.0.1:1883,coap=127.0.0.1:5683", &wanted).expect("two addresses");
-        assert_eq!(
-            two.address(Protocol::Coap).map(|address| address.port()),
-            Some(5683)
-        );
-        assert_eq!(
-            two.subscribe_address(Protocol::Mqtt)
-                .map(|address| address.port()),
-            Some(1883)
-        );
+        let both = "mqtt=127.0.0.1:1883,coap=127.0.0.1:5683";
+        let two = elsewhere(both, &wanted).expect("two addresses");
+        assert_eq!(port(two.address(Protocol::Coap)), Some(5683));
+        assert_eq!(port(two.subscribe_address(Protocol::Mqtt)), Some(1883));
     }
 
     #[test]
     fn what_is_no_system_is_told_with_the_names_of_those_there_are() {
         for wrong in ["mosquito", "mqtt=127.0.0.1:1883", "127.0.0.1"] {
-            let told = elsewhere(wrong, &[Protocol::Coap]).err();
-            assert!(
-                matches!(told, Some(NoBroker::Failed(error)) if error.to_string().contains("mosquitto, rabbitmq"))
-            );
+            let told = words(elsewhere(wrong, &[Protocol::Coap]).err());
+            assert!(told.contains("mosquitto, rabbitmq"), "{told}");
         }
     }
 }

@@ -4,9 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,12 +51,10 @@ impl Process {
         };
         for order in launch.before.iter().chain([&launch.broker]) {
             let child = process.spawn(order, space, cell.cpus.0)?;
-            let number = child.id();
+            let folders = process.beside.iter().chain([&process.folder]);
+            let guard = Guard::of_group(child.id(), folders);
             process.children.push(child);
-            process
-                .guards
-                .push(Guard::of_group(number, &process.folder)?);
-            process.remember()?;
+            process.guards.push(guard?);
         }
         let patience = Instant::now() + launch.patience;
         while !process.is_ready(&launch, space) {
@@ -111,16 +108,6 @@ impl Process {
             })
         };
         inside(space, start)
-    }
-
-    /// Writes down who is to be ended if this process is killed before it can.
-    fn remember(&self) -> io::Result<()> {
-        let lines: String = self
-            .children
-            .iter()
-            .filter_map(|child| Some(format!("{} {}\n", child.id(), born(child.id())?)))
-            .collect();
-        fs::write(self.folder.join(PROCESSES), lines)
     }
 
     fn is_ready(&self, launch: &Launch, space: Option<&Space>) -> bool {
@@ -225,96 +212,8 @@ fn accepts((protocol, ends): (&Protocol, &Ends)) -> bool {
     }
 }
 
-/// A folder's name that says whose it is.
-pub fn folder_name(number: u32) -> String {
-    let own = std::process::id();
-    format!("{PREFIX}{own}-{}-{number}", born(own).unwrap_or(0))
-}
-
-/// Ends brokers, and removes folders, of processes of ours that were killed before they could. Once.
-pub fn sweep() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        for entry in fs::read_dir(std::env::temp_dir())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let name = entry.file_name();
-            let Some(owner) = name.to_str().and_then(owner) else {
-                continue;
-            };
-            if born(owner.0) != Some(owner.1) {
-                clear(&entry.path());
-            }
-        }
-    });
-}
-
-/// The process that a folder belongs to, and when it was born.
-fn owner(name: &str) -> Option<(u32, u64)> {
-    let mut parts = name.strip_prefix(PREFIX)?.split('-');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
-fn clear(folder: &Path) {
-    for line in fs::read_to_string(folder.join(PROCESSES))
-        .unwrap_or_default()
-        .lines()
-    {
-        let mut numbers = line.split(' ');
-        let process = numbers.next().and_then(|text| text.parse::<u32>().ok());
-        let when = numbers.next().and_then(|text| text.parse::<u64>().ok());
-        // Its number may belong to another process since.
-        if let Some(process) = process.filter(|process| when.is_some() && born(*process) == when) {
-            end(process);
-        }
-    }
-    let _ = fs::remove_dir_all(folder);
-    // A broker that insists on a store has it in memory, under the same name.
-    let _ = fs::remove_dir_all(Path::new(MEMORY).join(folder.file_name().unwrap_or_default()));
-}
-
 /// A file system in memory.
 pub const MEMORY: &str = "/dev/shm";
-const PREFIX: &str = "thalweg-broker-";
-const PROCESSES: &str = "processes";
 const LOOK_UP: Duration = Duration::from_millis(20);
 /// What is told of what a broker said that did not start.
 const LINES: usize = 12;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_says_whose_it_is() {
-        let own = std::process::id();
-        assert_eq!(owner(&folder_name(3)), born(own).map(|when| (own, when)));
-        assert_eq!(owner("thalweg-bench-1"), None);
-        assert_eq!(owner("thalweg-broker-x-1-0"), None);
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_ended_and_removed() {
-        let folder = std::env::temp_dir().join(format!("thalweg-clear-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let mut left = Command::new("sleep")
-            .arg("600")
-            .process_group(0)
-            .spawn()
-            .expect("sleep");
-        let when = born(left.id()).expect("it runs");
-        // One whose number now belongs to another process is left alone.
-        let own = std::process::id();
-        let text = format!(
-            "{} {when}\n{own} {}\n",
-            left.id(),
-            born(own).expect("this runs") + 1
-        );
-        fs::write(folder.join(PROCESSES), text).expect("a file");
-        clear(&folder);
-        assert!(!left.wait().expect("it was ended").success());
-        assert!(!folder.exists());
-    }
-}

@@ -9,7 +9,6 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ports::{PortKind, Ports};
-use super::process;
 use super::{Ends, NoBroker};
 use crate::cell::{Cell, Protocol};
 use crate::net::BROKER_HOST;
@@ -35,8 +34,10 @@ impl<'a> Site<'a> {
             Some(_) => BROKER_HOST.parse().map_err(io::Error::other)?,
             None => Ipv4Addr::LOCALHOST,
         };
-        let folder = process::folder_name(NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(folder);
+        let (own, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("thalweg-broker-{own}-{number}"));
+        // What there is of an earlier process of this number.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder)?;
         Ok(Site {
             cell,
