@@ -15,6 +15,12 @@ const MANNER: Manner = Manner {
     is_quiet: true,
 };
 
+/// Measures cells into a folder as `trial` does.
+fn measure(folder: &Folder, cells: &[Cell], trial: &Trial<'_>) -> Ended {
+    let mut writer = Writer::open(&folder.0, &about("test", cells), false).expect("a new folder");
+    run(cells, &mut writer, MANNER, &AtomicBool::new(false), trial).expect("it ran")
+}
+
 fn cells() -> Vec<Cell> {
     (0..12).map(|n| cell(&(n % 4).to_string(), n / 4)).collect()
 }
@@ -22,12 +28,8 @@ fn cells() -> Vec<Cell> {
 #[test]
 fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
     let (folder, cells) = (Folder::new("runner-all"), cells());
-    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
-    let (now, most, seen) = (
-        AtomicUsize::new(0),
-        AtomicUsize::new(0),
-        Mutex::new(Vec::new()),
-    );
+    let [now, most] = [const { AtomicUsize::new(0) }; 2];
+    let seen = Mutex::new(Vec::new());
     let trial = |cell: &Cell, _: &AtomicBool| {
         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         seen.lock().expect("no panic").push(cell.key());
@@ -35,20 +37,15 @@ fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
         now.fetch_sub(1, Ordering::SeqCst);
         measured(1)
     };
-    let ended = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
-    assert_eq!(
-        ended,
-        Ended {
-            measured: 12,
-            ..Ended::default()
-        }
-    );
+    let ended = measure(&folder, &cells, &trial);
+    let all = Ended {
+        measured: 12,
+        ..Ended::default()
+    };
+    assert_eq!(ended, all);
     let keys: BTreeSet<String> = cells.iter().map(Cell::key).collect();
-    let mut seen = seen.into_inner().expect("no panic");
-    assert_eq!(
-        (seen.len(), seen.drain(..).collect::<BTreeSet<_>>()),
-        (12, keys)
-    );
+    let seen = seen.into_inner().expect("no panic");
+    assert_eq!((seen.len(), BTreeSet::from_iter(seen)), (12, keys));
     assert!(most.into_inner() <= 4);
     assert_eq!(read(&folder.0).expect("written").trials.len(), 12);
 }
@@ -74,17 +71,15 @@ fn cells_of_much_load_come_first_and_alone() {
         flood,
     ];
     let folder = Folder::new("runner-alone");
-    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
     let (running, seen) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let trial = |cell: &Cell, _: &AtomicBool| {
         let beside = running.fetch_add(1, Ordering::SeqCst);
-        seen.lock()
-            .expect("no panic")
-            .push((cell.axes["size"].clone(), beside));
+        let size = cell.axes["size"].clone();
+        seen.lock().expect("no panic").push((size, beside));
         running.fetch_sub(1, Ordering::SeqCst);
         measured(1)
     };
-    run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
+    measure(&folder, &cells, &trial);
     let seen = seen.into_inner().expect("no panic");
     let first = ["big", "flood"].map(|name| (name.to_owned(), 0));
     assert_eq!(seen[..2], first, "{seen:?}");
@@ -111,46 +106,30 @@ fn an_interrupted_run_keeps_what_counts_and_is_resumed() {
     let ended = run(&cells, &mut writer, MANNER, &stop, &trial).expect("it ran");
     writer.finish(true).expect("writable");
     drop(writer);
-    assert!(
-        ended.is_interrupted && ended.measured >= 1 && ended.measured <= 5,
-        "{ended:?}"
-    );
+    let some = (1..=5).contains(&ended.measured);
+    assert!(ended.is_interrupted && some, "{ended:?}");
     let found = read(&folder.0).expect("a valid partial result");
-    assert!(
-        found
-            .trials
-            .iter()
-            .all(|(_, row)| row.standing == Standing::Valid)
-    );
-    assert_eq!(
-        (found.trials.len(), &found.about["interrupted"]),
-        (ended.measured, &serde_json::json!(true))
-    );
+    let mut standings = found.trials.iter().map(|(_, row)| &row.standing);
+    assert!(standings.all(|standing| *standing == Standing::Valid));
+    assert_eq!(found.trials.len(), ended.measured);
+    assert_eq!(found.about["interrupted"], true);
 
     let mut writer = Writer::open(&folder.0, &about, true).expect("resumed");
-    let again = run(
-        &cells,
-        &mut writer,
-        MANNER,
-        &AtomicBool::new(false),
-        &|_, _| measured(1),
-    )
-    .expect("it ran");
-    assert_eq!(
-        again,
-        Ended {
-            kept: ended.measured,
-            measured: 12 - ended.measured,
-            ..Ended::default()
-        }
-    );
+    let (stop, good) = (AtomicBool::new(false), |_: &Cell, _: &AtomicBool| {
+        measured(1)
+    });
+    let again = run(&cells, &mut writer, MANNER, &stop, &good).expect("it ran");
+    let rest = Ended {
+        kept: ended.measured,
+        measured: 12 - ended.measured,
+        ..Ended::default()
+    };
+    assert_eq!(again, rest);
     assert_eq!(read(&folder.0).expect("whole").trials.len(), 12);
 }
 
 #[test]
 fn what_does_not_count_is_written_and_counted() {
-    let (folder, cells) = (Folder::new("runner-invalid"), cells());
-    let mut writer = Writer::open(&folder.0, &about("test", &cells), false).expect("a new folder");
     let trial = |cell: &Cell, _: &AtomicBool| {
         let mut found = measured(1);
         if cell.repeat == 1 {
@@ -158,11 +137,9 @@ fn what_does_not_count_is_written_and_counted() {
         }
         found
     };
-    let ended = run(&cells, &mut writer, MANNER, &AtomicBool::new(false), &trial).expect("it ran");
-    assert_eq!(
-        (ended.measured, ended.invalid, ended.is_interrupted),
-        (12, 4, false)
-    );
+    let ended = measure(&Folder::new("runner-invalid"), &cells(), &trial);
+    let counts = (ended.measured, ended.invalid, ended.is_interrupted);
+    assert_eq!(counts, (12, 4, false));
 }
 
 #[test]

@@ -42,86 +42,39 @@ impl Plan {
     pub fn of(cell: &Cell) -> Result<Plan, String> {
         let layout = match cell.workload {
             Workload::Json { .. } => Layout::Json,
-            Workload::Fixed { .. }
-            | Workload::Beside { .. }
-            | Workload::Trace { .. }
-            | Workload::Class { .. } => Layout::Binary,
+            _ => Layout::Binary,
         };
         let end = cell.phases.warmup_ns.saturating_add(cell.phases.measure_ns);
-        let (trace, named) = match &cell.workload {
-            Workload::Fixed { .. } | Workload::Json { .. } | Workload::Beside { .. } => (None, ""),
+        let (sizes, played) = match &cell.workload {
+            Workload::Fixed { bytes } | Workload::Json { bytes } => match cell.load {
+                Load::Replay { .. } => {
+                    return Err(format!(
+                        "a replay needs a trace; the workload says {bytes} B"
+                    ));
+                }
+                _ => (Sizes::Fixed(*bytes), Played::Nothing),
+            },
+            Workload::Beside {
+                bytes, burst_bytes, ..
+            } => {
+                let sizes = Sizes::Listed(vec![*bytes, *burst_bytes]);
+                (sizes, Played::Messages(beside(cell, end)?))
+            }
             Workload::Trace { file } => {
-                (Some(Arc::new(Trace::open(Path::new(file))?)), file.as_str())
+                of_trace(cell, file, Trace::open(Path::new(file))?.into(), end)?
             }
-            Workload::Class { name, seed } => (Some(known::day_of(name, *seed)?), name.as_str()),
-        };
-        let (sizes, played) = match (&cell.workload, &trace, &cell.load) {
-            (Workload::Fixed { bytes } | Workload::Json { bytes }, _, Load::Replay { .. }) => {
-                return Err(format!(
-                    "a replay needs a trace; the workload says {bytes} B"
-                ));
+            Workload::Class { name, seed } => {
+                of_trace(cell, name, known::day_of(name, *seed)?, end)?
             }
-            (Workload::Fixed { bytes } | Workload::Json { bytes }, ..) => {
-                (Sizes::Fixed(*bytes), Played::Nothing)
-            }
-            (
-                Workload::Beside {
-                    bytes, burst_bytes, ..
-                },
-                ..,
-            ) => (
-                Sizes::Listed(vec![*bytes, *burst_bytes]),
-                Played::Messages(beside(cell, end)?),
-            ),
-            (
-                _,
-                Some(trace),
-                Load::Replay {
-                    speed,
-                    flows,
-                    rate_scale,
-                },
-            ) => {
-                if !(speed.is_finite()
-                    && *speed > 0.0
-                    && rate_scale.is_finite()
-                    && *rate_scale > 0.0)
-                {
-                    return Err(
-                        "a trace is played at a speed above 0, with more than none of its messages"
-                            .to_owned(),
-                    );
-                }
-                match trace.body {
-                    Body::Bins(_) => (
-                        Sizes::Listed(replay::sizes(trace, cell.seed)),
-                        Played::Drawn(trace.clone()),
-                    ),
-                    Body::Messages(_) if *rate_scale != 1.0 => {
-                        return Err(format!(
-                            "{named}: only distributions can be played with fewer messages or more"
-                        ));
-                    }
-                    Body::Messages(_) => {
-                        let replayed = replay::messages(trace, *flows, *speed, cell.seed, end)?;
-                        let mut sizes: Vec<u32> =
-                            replayed.iter().map(|(_, _, size)| *size).collect();
-                        sizes.sort_unstable();
-                        sizes.dedup();
-                        (Sizes::Listed(sizes), Played::Messages(replayed))
-                    }
-                }
-            }
-            (_, Some(trace), _) => (
-                Sizes::Listed(replay::sizes(trace, cell.seed)),
-                Played::Nothing,
-            ),
-            (_, None, _) => return Err("there is no trace".to_owned()),
         };
         let least = match &sizes {
             Sizes::Fixed(bytes) => *bytes,
             Sizes::Listed(sizes) => sizes.iter().copied().min().unwrap_or_default(),
         };
+        if (least as usize) < layout.bytes_min() {
+            let least = layout.bytes_min();
+            return Err(format!("a message has at least {least} bytes: its number"));
+        }
         if let Load::Open { rate, arrivals, .. } = &cell.load {
             Arrivals::named(arrivals)?;
             if !rate.is_finite() || *rate <= 0.0 {
@@ -134,10 +87,8 @@ impl Plan {
             } => Some((from_ns, for_ns)),
             _ => None,
         };
-        let body = match &cell.extras.payload {
-            Some(file) => Some(std::fs::read(file).map_err(|error| format!("{file}: {error}"))?),
-            None => None,
-        };
+        let read = |file: &String| std::fs::read(file).map_err(|error| format!("{file}: {error}"));
+        let body = cell.extras.payload.as_ref().map(read).transpose()?;
         let plan = Plan {
             sizes,
             layout,
@@ -148,20 +99,15 @@ impl Plan {
             end,
             burst,
         };
-        if plan
-            .schedule()
-            .is_some_and(|schedule| schedule.next_at().is_none())
-            && plan.played != Played::Nothing
-        {
-            return Err(format!("{named}: it has no message in so short a time"));
+        let first = plan.schedule().map(|schedule| schedule.next_at());
+        match (first, &cell.workload) {
+            (Some(None), Workload::Trace { file: named } | Workload::Class { name: named, .. })
+                if plan.played != Played::Nothing =>
+            {
+                Err(format!("{named}: it has no message in so short a time"))
+            }
+            _ => Ok(plan),
         }
-        if (least as usize) < layout.bytes_min() {
-            return Err(format!(
-                "a message has at least {} bytes: its number",
-                layout.bytes_min()
-            ));
-        }
-        Ok(plan)
     }
 
     /// The size of a message of a program that has no schedule: flows begin at places of their own of one list.
@@ -256,6 +202,42 @@ impl Plan {
                 }
             },
             Load::Closed { .. } | Load::Flood { .. } => None,
+        }
+    }
+}
+
+/// What a cell plays of a trace.
+fn of_trace(
+    cell: &Cell,
+    named: &str,
+    trace: Arc<Trace>,
+    end: u64,
+) -> Result<(Sizes, Played), String> {
+    let listed = || Sizes::Listed(replay::sizes(&trace, cell.seed));
+    let Load::Replay {
+        speed,
+        flows,
+        rate_scale,
+    } = cell.load
+    else {
+        return Ok((listed(), Played::Nothing));
+    };
+    let is_some = |factor: f64| factor.is_finite() && factor > 0.0;
+    if !is_some(speed) || !is_some(rate_scale) {
+        let why = "a trace is played at a speed above 0, with more than none of its messages";
+        return Err(why.to_owned());
+    }
+    match trace.body {
+        Body::Bins(_) => Ok((listed(), Played::Drawn(trace))),
+        Body::Messages(_) if rate_scale != 1.0 => Err(format!(
+            "{named}: only distributions can be played with fewer messages or more"
+        )),
+        Body::Messages(_) => {
+            let replayed = replay::messages(&trace, flows, speed, cell.seed, end)?;
+            let mut sizes: Vec<u32> = replayed.iter().map(|(_, _, size)| *size).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            Ok((Sizes::Listed(sizes), Played::Messages(replayed)))
         }
     }
 }
