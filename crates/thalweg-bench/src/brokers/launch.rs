@@ -56,7 +56,7 @@ impl Words {
     }
 }
 
-/// By its recipe.
+/// Starts a system by its recipe, with what the cell needs besides.
 pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<Launch, NoBroker> {
     let program = system.program()?;
     let addresses = site.addresses()?;

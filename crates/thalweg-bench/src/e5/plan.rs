@@ -16,10 +16,10 @@ use crate::studies::plan::{self, Budget, Part};
 
 /// A strategy: its name in tables, as the broker's settings name it, and how the broker is told.
 #[derive(Clone, Copy, Debug)]
-struct Variant(&'static str, &'static str, Told);
+struct Variant(&'static str, &'static str, Reporting);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Reporting {
     /// As the scenario says.
     AsItIs,
     /// By events besides the regular reports.
@@ -29,16 +29,20 @@ enum Told {
     Nothing,
 }
 
-const RANDOM: Variant = Variant("random", "random", Told::AsItIs);
-const ROUND_ROBIN: Variant = Variant("round-robin", "round-robin", Told::AsItIs);
-const WEIGHTED: Variant = Variant("weighted", "weighted", Told::AsItIs);
-const SCORE: Variant = Variant("score", "score", Told::AsItIs);
-const SCORE_SILENT: Variant = Variant("score+silent", "score", Told::Nothing);
-const LEAST: Variant = Variant("least-outstanding+qos1", "least-outstanding", Told::Acks);
-const ADAPTIVE: Variant = Variant("adaptive", "adaptive", Told::AsItIs);
-const ADAPTIVE_EVENTS: Variant = Variant("adaptive+events", "adaptive", Told::Events);
-const ADAPTIVE_ACKS: Variant = Variant("adaptive+qos1", "adaptive", Told::Acks);
-const ADAPTIVE_SILENT: Variant = Variant("adaptive+silent", "adaptive", Told::Nothing);
+const RANDOM: Variant = Variant("random", "random", Reporting::AsItIs);
+const ROUND_ROBIN: Variant = Variant("round-robin", "round-robin", Reporting::AsItIs);
+const WEIGHTED: Variant = Variant("weighted", "weighted", Reporting::AsItIs);
+const SCORE: Variant = Variant("score", "score", Reporting::AsItIs);
+const SCORE_SILENT: Variant = Variant("score+silent", "score", Reporting::Nothing);
+const LEAST: Variant = Variant(
+    "least-outstanding+qos1",
+    "least-outstanding",
+    Reporting::Acks,
+);
+const ADAPTIVE: Variant = Variant("adaptive", "adaptive", Reporting::AsItIs);
+const ADAPTIVE_EVENTS: Variant = Variant("adaptive+events", "adaptive", Reporting::Events);
+const ADAPTIVE_ACKS: Variant = Variant("adaptive+qos1", "adaptive", Reporting::Acks);
+const ADAPTIVE_SILENT: Variant = Variant("adaptive+silent", "adaptive", Reporting::Nothing);
 
 /// What the thesis measures, and what stands beside it.
 const CORE: [Variant; 7] = [
@@ -250,18 +254,20 @@ fn longest_interval(workers: &[Worker]) -> f64 {
     every.fold(0.0, f64::max)
 }
 
-impl Told {
+impl Reporting {
     /// A scenario whose workers tell the broker in this way.
     fn told(self, mut scenario: Scenario) -> Scenario {
-        if self == Told::Acks {
+        if self == Reporting::Acks {
             scenario.reliability = Reliability::AtLeastOnce;
         }
         scenario.each(|worker| match (self, worker.reports) {
-            (Told::Acks, _) => {
+            (Reporting::Acks, _) => {
                 (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
             }
-            (Told::Events, Reports::Every(seconds)) => worker.reports = Reports::Events(seconds),
-            (Told::Nothing, _) => worker.reports = Reports::Never,
+            (Reporting::Events, Reports::Every(seconds)) => {
+                worker.reports = Reports::Events(seconds)
+            }
+            (Reporting::Nothing, _) => worker.reports = Reports::Never,
             _ => {}
         })
     }

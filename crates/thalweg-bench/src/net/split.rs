@@ -32,7 +32,7 @@ pub struct Split {
     pub payload: u64,
     /// What MQTT, CoAP, AMQP or STOMP say about it, in the same frames.
     pub protocol: u64,
-    /// By cause.
+    /// In the order of [`Cause`].
     frames: [Wire; 6],
 }
 
@@ -96,7 +96,6 @@ pub fn publishing(talks: &Talks) -> Split {
 #[derive(Clone, Copy)]
 struct Sorted {
     cause: Cause,
-    /// Of data.
     payload: u64,
     protocol: u64,
 }
@@ -356,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Bytes and frames.
+    /// What came of one cause, as a pair.
     fn of(split: &Split, cause: Cause) -> (u64, u64) {
         let Wire { bytes, frames } = split.of(cause);
         (bytes, frames)

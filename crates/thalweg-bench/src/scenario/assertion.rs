@@ -105,7 +105,7 @@ impl Side {
     }
 }
 
-/// A comparison.
+/// How two figures are compared.
 #[derive(Debug)]
 struct Compare {
     sign: &'static str,
@@ -118,7 +118,7 @@ const fn compare(sign: &'static str, holds: fn(&f64, &f64) -> bool, not: &'stati
     Compare { sign, holds, not }
 }
 
-/// Longer signs first.
+/// A sign that begins with another one comes first.
 static COMPARISONS: [Compare; 6] = [
     compare("<=", f64::le, "is more than"),
     compare(">=", f64::ge, "is less than"),
