@@ -10,7 +10,7 @@ const DRAWERS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helper
 const CODE_LINES_MAX: usize = 700;
 
 /// Files that were longer when the rule came, with the most they may have. Entries only shrink or go.
-const RATCHET: [(&str, usize); 34] = [
+const RATCHET: [(&str, usize); 33] = [
     ("crates/thalweg-admin/tests/broker/main.rs", 962),
     ("crates/thalweg-bench/src/e2/report.rs", 709),
     ("crates/thalweg-bench/src/e5/stage.rs", 778),
@@ -39,7 +39,6 @@ const RATCHET: [(&str, usize); 34] = [
     ("crates/thalweg-kernel/tests/queues/owners.rs", 751),
     ("crates/thalweg-kernel/tests/queues/world.rs", 957),
     ("crates/thalweg-mqtt/src/tests/reports.rs", 705),
-    ("crates/thalweg-server/src/config/tests.rs", 1095),
     ("crates/thalweg-server/src/lobby/tests.rs", 838),
     ("crates/thalweg-store/tests/archive.rs", 827),
     ("crates/thalweg-tests/tests/all/crash/client.rs", 715),

@@ -28,24 +28,3 @@ pub(super) const LISTENERS_BUILT_IN: [&str; 2] = ["mqtt", "websocket"];
 ///
 /// `zmtp` is not among them: port 5555 is what examples of ZeroMQ bind themselves. Nor is `xmpp`, whose domain is to be chosen.
 pub(super) const LISTENERS_UNLESS_OTHERS: [&str; 4] = ["amqp", "coap", "coap-tcp", "stomp"];
-
-#[cfg(test)]
-mod tests {
-    use crate::config::Config;
-
-    #[test]
-    fn zeromq_has_a_listener_once_it_is_mentioned() {
-        let opened = |sets: &[&str]| -> Vec<String> {
-            let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-            let loaded = Config::from_text(None, std::iter::empty(), &sets);
-            let (config, _) = loaded.unwrap_or_else(|errors| panic!("{errors:?}"));
-            let listeners = config.enabled_listeners();
-            listeners
-                .map(|(name, listener)| format!("{name} {} {}", listener.kind, listener.bind))
-                .collect()
-        };
-        let zmtp = "zmtp zmtp 127.0.0.1:5555".to_owned();
-        assert!(!opened(&[]).contains(&zmtp));
-        assert!(opened(&["listeners.zmtp.enabled=true"]).contains(&zmtp));
-    }
-}

@@ -1,12 +1,11 @@
 //! What one key cannot know: settings that contradict each other, lock everybody out or let everybody in.
 
 use super::choices::{Fsync, ProxyProtocol, Transport, Words};
-use super::error::{ConfigError, Origin, Origins};
-use super::keys::Key;
-use super::kind::{KeyKind, show_size};
+use super::error::{ConfigError, Origins};
+use super::kind::KeyKind;
 use super::listener::{Bind, Listener};
-use super::load::get;
 use super::settings::Config;
+use super::units::SIZE;
 use crate::access::TokenAlgorithm;
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 use thalweg_kernel::access::Otherwise;
@@ -29,9 +28,11 @@ pub(super) fn check(config: &Config, origins: &Origins) -> Vec<ConfigError> {
     checks.admin();
     checks.access();
     checks.journal();
-    for (keys, what, mend) in config.protocols.contradictions() {
+    for (is_broken, keys, what, mend) in config.protocols.contradictions() {
         let keys: Vec<String> = keys.iter().map(|key| (*key).into()).collect();
-        checks.report(&keys, what, mend);
+        if is_broken {
+            checks.report(&keys, what, mend.into());
+        }
     }
     checks.errors
 }
@@ -53,25 +54,21 @@ macro_rules! refuse {
 
 impl Checks<'_> {
     /// Reports a mistake at the first of `keys` that is set.
-    fn report(&mut self, keys: &[String], what: impl Into<String>, mend: impl Into<String>) {
-        let origins = keys.iter().map(|key| self.origins.of(key));
-        let origin = origins
-            .into_iter()
-            .find(|origin| *origin != Origin::Default);
-        let error = ConfigError::new(origin.unwrap_or_default(), what, mend);
-        self.errors.push(error);
+    fn report(&mut self, keys: &[String], what: String, mend: String) {
+        let first = keys.iter().find(|key| self.origins.is_set(key));
+        let origin = first.map(|key| self.origins.of(key)).unwrap_or_default();
+        self.errors.push(ConfigError::new(origin, what, mend));
     }
 
     fn transport(&mut self, at: &str, listener: &Listener) {
         let (kind, transport, bind) = (listener.kind, listener.transport, &listener.bind);
-        let wanted = match (bind, transport) {
-            (Bind::Socket(_), Transport::Unix) => {
-                "the path of a socket, such as \"/run/thalweg.sock\""
-            }
-            (Bind::Path(_), Transport::Unix) | (Bind::Socket(_), _) => "",
-            (Bind::Path(_), _) => "an IP address and port",
+        let is_unix = transport == Transport::Unix;
+        let is_socket = matches!(bind, Bind::Socket(_));
+        let wanted = match is_unix {
+            true => "the path of a socket, such as \"/run/thalweg.sock\"",
+            false => "an IP address and port",
         };
-        refuse!(self, !wanted.is_empty(); "{at}.bind", "{at}.transport";
+        refuse!(self, is_unix == is_socket; "{at}.bind", "{at}.transport";
             "{at}.bind is \"{bind}\", but {at}.transport is {transport}";
             "Set {at}.bind to {wanted}, or change {at}.transport");
         refuse!(self, transport.is_websocket() && !kind.has_websocket(); "{at}.transport", "{at}.kind";
@@ -89,129 +86,115 @@ impl Checks<'_> {
         refuse!(self, !listener.multicast.is_empty() && !hears_groups; "{at}.multicast", "{at}.transport", "{at}.bind";
             "{at}.multicast names interfaces, but {at} is {transport} at {bind}, which hears nothing that is sent to a group";
             "Set {at}.transport to udp and {at}.bind to \"0.0.0.0:5683\" or \"[::]:5683\", or remove {at}.multicast");
-        let (dtls, newest) = (
-            transport == Transport::Dtls,
-            listener.tls.minimum_version == TlsOldest::V13,
-        );
-        refuse!(self, dtls && newest; "{at}.tls.minimum_version";
+        let newest = listener.tls.minimum_version == TlsOldest::V13;
+        refuse!(self, transport == Transport::Dtls && newest; "{at}.tls.minimum_version";
             "{at}.tls.minimum_version is 1.3, but {at}.transport is dtls, of which 1.2 is the newest here";
             "Remove {at}.tls.minimum_version");
-        let later = transport == Transport::StartTls;
-        refuse!(self, later && !kind.has_starttls(); "{at}.transport", "{at}.kind";
+        refuse!(self, transport == Transport::StartTls && !kind.has_starttls(); "{at}.transport", "{at}.kind";
             "{at}.kind is {kind}, which has no STARTTLS";
             "Set {at}.transport to tls");
-        let path = &listener.websocket.path;
-        refuse!(self, !listener.websocket_path().starts_with('/'); "{at}.websocket.path";
+        let path = listener.websocket_path();
+        refuse!(self, !path.starts_with('/'); "{at}.websocket.path";
             "{at}.websocket.path is \"{path}\", which does not begin with a slash";
             "Write \"/{path}\"");
     }
 
     fn proxy_and_curve(&mut self, at: &str, listener: &Listener) {
-        let (kind, curve) = (listener.kind, &listener.curve);
+        let (kind, curve, proxy) = (listener.kind, &listener.curve, listener.proxy_protocol);
         refuse!(self, listener.queue.is_some() && !kind.has_queue(); "{at}.queue", "{at}.kind";
             "{at}.kind is {kind}, whose clients name queues";
             "Remove {at}.queue");
-        let (has_curve, given, clients) = (
-            kind.has_curve(),
-            curve.is_given(),
-            curve.clients_file.is_some(),
-        );
-        refuse!(self, !has_curve && (given || clients); "{at}.kind";
+        let (has_curve, clients) = (kind.has_curve(), curve.clients_file.is_some());
+        refuse!(self, !has_curve && (curve.is_given() || clients); "{at}.kind";
             "{at}.kind is {kind}, which has no CURVE";
             "Remove {at}.curve.secret_key, {at}.curve.secret_key_file and {at}.curve.clients_file");
         let both = curve.secret_key.is_some() && curve.secret_key_file.is_some();
         refuse!(self, has_curve && both; "{at}.curve.secret_key", "{at}.curve.secret_key_file";
             "{at}.curve.secret_key and {at}.curve.secret_key_file are both set";
             "Keep one of the two");
-        refuse!(self, has_curve && !given && clients; "{at}.curve.clients_file";
+        refuse!(self, has_curve && !curve.is_given() && clients; "{at}.curve.clients_file";
             "{at}.curve.clients_file is set, but the broker has no key of its own";
             "Set {at}.curve.secret_key_file, or remove it");
-        let versions = listener.proxy_protocol;
-        let names = matches!(versions, ProxyProtocol::V2 | ProxyProtocol::Any);
+        let names = matches!(proxy, ProxyProtocol::V2 | ProxyProtocol::Any);
         refuse!(self, listener.proxy_identity && !names; "{at}.proxy_identity", "{at}.proxy_protocol";
-            "{at}.proxy_identity is true, but {at}.proxy_protocol is {versions}, which tells of no certificate";
+            "{at}.proxy_identity is true, but {at}.proxy_protocol is {proxy}, which tells of no certificate";
             "Set {at}.proxy_protocol to v2, or remove the other");
         let is_tcp = matches!(listener.bind, Bind::Socket(_)) && !listener.transport.is_datagrams();
         let trusts = !is_tcp || !listener.proxy_trusted.is_empty();
-        refuse!(self, versions != ProxyProtocol::Off && !trusts; "{at}.proxy_protocol";
-            "{at}.proxy_protocol is {versions}, and {at}.proxy_trusted names no proxy whose headers are trusted";
+        refuse!(self, proxy != ProxyProtocol::Off && !trusts; "{at}.proxy_protocol";
+            "{at}.proxy_protocol is {proxy}, and {at}.proxy_trusted names no proxy whose headers are trusted";
             "Set {at}.proxy_trusted to the addresses of your proxies, such as [\"10.0.0.1\"]");
     }
 
     fn tls(&mut self, at: &str, listener: &Listener) {
-        let (transport, tls, asks) = (
-            listener.transport,
-            &listener.tls,
-            listener.asks_for_certificates(),
-        );
+        let (transport, tls) = (listener.transport, &listener.tls);
+        let asks = listener.asks_for_certificates();
         let (has_certificate, has_key) = (tls.certificate.is_some(), tls.key.is_some());
         let has_psk = tls.psk_file.is_some();
+        // A listener with a certificate is meant to be encrypted.
+        let given = [
+            ("certificate", has_certificate),
+            ("key", has_key),
+            ("client_ca", tls.client_ca.is_some()),
+            ("client_crl", tls.client_crl.is_some()),
+            ("client_certificate", asks),
+        ];
         if has_psk && transport != Transport::Dtls {
             refuse!(self, true; "{at}.tls.psk_file";
                 "{at}.tls.psk_file is set, but {at}.transport is {transport}";
                 "Keys shared in advance are for dtls only: remove it");
-            return;
-        }
-        if !transport.is_encrypted() {
-            // A listener with a certificate is meant to be encrypted.
-            let given = [
-                ("certificate", has_certificate),
-                ("key", has_key),
-                ("client_ca", tls.client_ca.is_some()),
-                ("client_crl", tls.client_crl.is_some()),
-                ("client_certificate", asks),
-            ];
+        } else if !transport.is_encrypted() {
             let ways = match listener.kind.has_datagrams() {
                 true => "tls, wss or dtls",
                 false => "tls or wss",
             };
-            for (last, _) in given.into_iter().filter(|(_, given)| *given).take(1) {
+            if let Some((last, _)) = given.iter().find(|(_, given)| *given) {
                 refuse!(self, true; "{at}.tls.{last}";
                     "{at}.tls.{last} is set, but {at}.transport is {transport}, which is not encrypted";
                     "Set {at}.transport to {ways}, or remove the tls keys");
             }
-            return;
+        } else {
+            // Where clients have keys, no certificate is needed.
+            let only_keys = has_psk && !has_certificate && !has_key;
+            for (last, given) in &given[..2] {
+                refuse!(self, !given && !only_keys; "{at}.transport";
+                    "{at}.tls.{last} is missing, and {at}.transport is {transport}";
+                    "Set {at}.tls.{last} to the path of a PEM file");
+            }
+            let (certificates, identity) = (tls.client_certificate.word(), tls.identity.word());
+            refuse!(self, asks && tls.client_ca.is_none(); "{at}.tls.client_certificate";
+                "{at}.tls.client_ca is missing, and {at}.tls.client_certificate is {certificates}";
+                "Set {at}.tls.client_ca to a PEM file with the authorities that sign client certificates");
+            refuse!(self, !asks && tls.identity != NameFrom::Nowhere; "{at}.tls.identity";
+                "{at}.tls.identity is {identity}, but clients are not asked for a certificate";
+                "Set {at}.tls.client_certificate to optional or required");
         }
-        // Where clients have keys, no certificate is needed.
-        let only_keys = has_psk && !has_certificate && !has_key;
-        for (last, given) in [("certificate", has_certificate), ("key", has_key)] {
-            refuse!(self, !given && !only_keys; "{at}.transport";
-                "{at}.tls.{last} is missing, and {at}.transport is {transport}";
-                "Set {at}.tls.{last} to the path of a PEM file");
-        }
-        let (certificates, identity) = (tls.client_certificate.word(), tls.identity.word());
-        refuse!(self, asks && tls.client_ca.is_none(); "{at}.tls.client_certificate";
-            "{at}.tls.client_ca is missing, and {at}.tls.client_certificate is {certificates}";
-            "Set {at}.tls.client_ca to a PEM file with the authorities that sign client certificates");
-        refuse!(self, !asks && tls.identity != NameFrom::Nowhere; "{at}.tls.identity";
-            "{at}.tls.identity is {identity}, but clients are not asked for a certificate";
-            "Set {at}.tls.client_certificate to optional or required");
     }
 
     /// The promise of a safe default: beyond this machine, clients are let in only if the operator said so.
     fn anonymous(&mut self, at: &str, listener: &Listener) {
-        if listener.admits_anonymous() || self.config.can_log_in(listener) {
-            return;
-        }
-        let (bind, versions) = (&listener.bind, listener.proxy_protocol);
+        let (bind, proxy) = (&listener.bind, listener.proxy_protocol);
         let reason = match listener.anonymous {
             Some(_) => format!("{at}.anonymous is false"),
             None if bind.is_local() => {
-                format!("{at}.proxy_protocol is {versions}, which brings clients of other machines")
+                let others = "which brings clients of other machines";
+                format!("{at}.proxy_protocol is {proxy}, {others}")
             }
             None => format!("{at}.bind is {bind}, which other machines can reach"),
         };
-        let so = listener
-            .anonymous
-            .map_or("", |_| ", so no client could connect");
-        let ways = match (listener.kind.has_passwords(), listener.transport) {
-            (false, Transport::Udp | Transport::Dtls) => {
+        let shut = ", so no client could connect";
+        let so = listener.anonymous.map_or("", |_| shut);
+        let ways = match listener.transport {
+            _ if listener.kind.has_passwords() => {
+                "Set access.password_file or access.jwt.*, or ask for client certificates"
+            }
+            transport if transport.is_datagrams() => {
                 "Set transport = dtls with tls.psk_file or client certificates"
             }
-            (false, _) => "Ask for client certificates",
-            _ => "Set access.password_file or access.jwt.*, or ask for client certificates",
+            _ => "Ask for client certificates",
         };
-        refuse!(self, true; "{at}.anonymous", "{at}.bind", "{at}.proxy_protocol";
+        let is_shut = !listener.admits_anonymous() && !self.config.can_log_in(listener);
+        refuse!(self, is_shut; "{at}.anonymous", "{at}.bind", "{at}.proxy_protocol";
             "{reason}, and no way to log in is configured{so}";
             "{ways}, or let everybody in with {at}.anonymous = true");
     }
@@ -220,24 +203,22 @@ impl Checks<'_> {
         let config = self.config;
         // A participant of DDS connects without one.
         if config.enabled_listeners().next().is_none() && !config.protocols.dds.enabled {
-            let names = config.listeners.keys();
-            let keys: Vec<String> = names
-                .map(|name| format!("listeners.{name}.enabled"))
-                .collect();
+            let keys = config.listeners.keys();
+            let keys = keys.map(|name| format!("listeners.{name}.enabled"));
             let what = "No listener is enabled, so no client could connect";
-            self.report(&keys, what, "Enable at least one listener, or dds.enabled");
+            let mend = "Enable at least one listener, or dds.enabled";
+            self.report(&keys.collect::<Vec<_>>(), what.into(), mend.into());
         }
         // UDP's ports are not TCP's.
-        let admin = (config.admin.enabled)
-            .then(|| ("admin".to_owned(), Bind::Socket(config.admin.bind), false));
-        let mut taken: Vec<(String, Bind, bool)> = admin.into_iter().collect();
+        let mut taken = Vec::new();
+        if config.admin.enabled {
+            taken.push(("admin".to_owned(), Bind::Socket(config.admin.bind), false));
+        }
         for (name, listener) in config.enabled_listeners() {
             let (bind, datagrams) = (&listener.bind, listener.transport.is_datagrams());
             let at = format!("listeners.{name}");
-            let here = |(_, place, kind): &&(String, Bind, bool)| {
-                *kind == datagrams && place.collides(bind)
-            };
-            if let Some((other, place, _)) = taken.iter().find(here) {
+            let mut others = taken.iter().filter(|(_, _, kind)| *kind == datagrams);
+            if let Some((other, place, _)) = others.find(|(_, place, _)| place.collides(bind)) {
                 refuse!(self, true; "{at}.bind", "{other}.bind";
                     "{at}.bind is {bind}, and {other}.bind is {place}: both cannot listen there";
                     "Change one of them, or set {other}.enabled = false");
@@ -253,10 +234,10 @@ impl Checks<'_> {
         refuse!(self, is_open && !token && !in_file; "admin.bind";
             "admin.bind is {bind}, which other machines can reach, and admin.token is not set";
             "Set admin.token (best as THALWEG_ADMIN__TOKEN), or bind to 127.0.0.1, or set admin.enabled = false");
-        let both_read = admin.read_token.is_some() && admin.read_token_file.is_some();
+        let read = admin.read_token.is_some() && admin.read_token_file.is_some();
         for (name, both) in [
             ("admin.token", token && in_file),
-            ("admin.read_token", both_read),
+            ("admin.read_token", read),
         ] {
             refuse!(self, both; "{name}", "{name}_file";
                 "{name} and {name}_file are both set, but there is one token";
@@ -291,7 +272,7 @@ impl Checks<'_> {
             ("issuer", jwt.issuer.is_some()),
             ("required", jwt.required),
         ];
-        for (last, _) in idle.into_iter().filter(|(_, is_set)| *is_set).take(1) {
+        if let Some((last, _)) = idle.iter().find(|(_, is_set)| *is_set) {
             refuse!(self, !secret && !public; "access.jwt.{last}";
                 "access.jwt.{last} is set, but there is no key to check tokens with";
                 "Set access.jwt.secret_file or access.jwt.public_key_file, or remove it");
@@ -306,15 +287,16 @@ impl Checks<'_> {
     /// write while old segments are being cleared.
     fn journal(&mut self) {
         let journal = &self.config.journal;
-        let (segment, block) = (show_size(journal.segment_bytes), show_size(BLOCK_BYTES));
-        refuse!(self, !journal.segment_bytes.is_multiple_of(BLOCK_BYTES); "journal.segment_bytes";
-            "journal.segment_bytes is {segment}, not a multiple of {block}";
+        let segment = SIZE.show(journal.segment_bytes);
+        refuse!(self, !journal.segment_bytes.is_multiple_of(4096); "journal.segment_bytes";
+            "journal.segment_bytes is {segment}, not a multiple of 4KiB";
             "Write a size such as 16MiB");
-        let least = SEGMENTS_LEAST * journal.segment_bytes;
+        // One is written, one is being cleared, and one each is spare and in reserve.
+        let least = 4 * journal.segment_bytes;
         let bytes_max = journal.bytes_max.unwrap_or(u64::MAX);
-        let (most, wanted) = (show_size(bytes_max), show_size(least));
+        let (most, wanted) = (SIZE.show(bytes_max), SIZE.show(least));
         refuse!(self, journal.enabled && bytes_max < least; "journal.bytes_max", "journal.segment_bytes";
-            "journal.bytes_max is {most}, less than {SEGMENTS_LEAST} segments of {segment} (journal.segment_bytes)";
+            "journal.bytes_max is {most}, less than 4 segments of {segment} (journal.segment_bytes)";
             "Set journal.bytes_max to {wanted} or more, or smaller segments");
     }
 }
@@ -327,11 +309,11 @@ impl Config {
 
     /// Whether a client of `listener` can be a user with a name.
     fn can_have_name(&self, listener: &Listener) -> bool {
-        let by_certificate =
-            listener.transport.is_encrypted() && listener.tls.identity != NameFrom::Nowhere;
-        let by_key = match listener.kind {
-            kind if kind.has_curve() => listener.curve.clients_file.is_some(),
-            _ => listener.transport == Transport::Dtls && listener.tls.psk_file.is_some(),
+        let (transport, tls) = (listener.transport, &listener.tls);
+        let by_certificate = transport.is_encrypted() && tls.identity != NameFrom::Nowhere;
+        let by_key = match listener.kind.has_curve() {
+            true => listener.curve.clients_file.is_some(),
+            false => transport == Transport::Dtls && tls.psk_file.is_some(),
         };
         let by_proxy = listener.proxy_protocol != ProxyProtocol::Off && listener.proxy_identity;
         self.takes_passwords(listener) || by_certificate || by_key || by_proxy
@@ -357,15 +339,13 @@ impl Config {
     /// Doors that stand open beside a lock, and rules that can never apply.
     fn access_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let open = self
-            .enabled_listeners()
-            .filter(|(_, listener)| listener.anonymous.is_none() && listener.is_local());
+        let open = self.enabled_listeners();
+        let open = open.filter(|(_, listener)| listener.anonymous.is_none() && listener.is_local());
         let open: Vec<String> = open.map(|(name, _)| format!("listeners.{name}")).collect();
         if self.has_authentication() && !open.is_empty() {
-            let ways = if self.access.password_file.is_some() {
-                "access.password_file"
-            } else {
-                "access.jwt"
+            let ways = match self.access.password_file {
+                Some(_) => "access.password_file",
+                None => "access.jwt",
             };
             warnings.push(format!(
                 "{ways} is set, and clients without credentials are let in from this machine by {}: set `anonymous` there \
@@ -373,11 +353,8 @@ impl Config {
                 open.join(", ")
             ));
         }
-        if self.access.acl_file.is_some()
-            && !self
-                .enabled_listeners()
-                .any(|(_, listener)| self.can_have_name(listener))
-        {
+        let can_have_name = |(_, listener): (_, &Listener)| self.can_have_name(listener);
+        if self.access.acl_file.is_some() && !self.enabled_listeners().any(can_have_name) {
             warnings.push(
                 "access.acl_file is set, and no way to log in is: every client is anonymous whatever user name it sends, \
                  and `user` lines never apply; set access.password_file or access.jwt.*"
@@ -390,98 +367,69 @@ impl Config {
     fn durability_warnings(&self) -> Vec<String> {
         let journal = &self.journal;
         if !journal.enabled {
-            return vec![NO_JOURNAL.into()];
+            let lost = "what is acknowledged is in memory only, and a restart forgets it";
+            return vec![format!("journal.enabled is false: {lost}")];
         }
-        let broker = (journal.fsync == Fsync::Never).then(|| "journal.fsync is never".to_owned());
+        let is_never = |fsync| fsync == Some(Fsync::Never);
+        let mut never = Vec::new();
+        if journal.fsync == Fsync::Never {
+            never.push("journal.fsync is never".to_owned());
+        }
         let listeners = self
             .enabled_listeners()
-            .filter(|(_, listener)| listener.fsync == Some(Fsync::Never));
-        let listeners = listeners.map(|(name, _)| format!("listeners.{name}.fsync is never"));
+            .filter(|(_, listener)| is_never(listener.fsync));
+        never.extend(listeners.map(|(name, _)| format!("listeners.{name}.fsync is never")));
         let filters = journal
             .filters
             .iter()
             .filter(|(_, policy)| *policy == Fsync::Never);
-        let filters =
-            filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\""));
-        let policies = self
-            .policy
-            .iter()
-            .filter(|policy| policy.fsync == Some(Fsync::Never))
-            .map(|policy| format!("the policy of \"{}\" has fsync = \"never\"", policy.filter));
-        let never = broker
-            .into_iter()
-            .chain(listeners)
-            .chain(filters)
-            .chain(policies)
-            .map(|which| format!("{which}: {NEVER}"));
-        never.chain(self.frame_warning()).collect()
+        never.extend(
+            filters.map(|(filter, _)| format!("journal.filters has \"{filter}\" = \"never\"")),
+        );
+        let policies = self.policy.iter().filter(|policy| is_never(policy.fsync));
+        never
+            .extend(policies.map(|policy| {
+                format!("the policy of \"{}\" has fsync = \"never\"", policy.filter)
+            }));
+        let lost = "what is acknowledged survives the process, but a power cut may take up to half a minute of it";
+        let warnings = never.into_iter().map(|which| format!("{which}: {lost}"));
+        warnings.chain(self.frame_warning()).collect()
     }
 
     /// What the largest message that a listener takes does to a journal that cannot write it in one piece.
     fn frame_warning(&self) -> Option<String> {
-        let sizes = self
-            .enabled_listeners()
-            .map(|(name, listener)| (self.packet_bytes_max(listener), name));
+        let sizes = self.enabled_listeners();
+        let sizes = sizes.map(|(name, listener)| (self.packet_bytes_max(listener), name));
         let (largest, name) = sizes.max_by_key(|(bytes, _)| *bytes)?;
-        let frame = self.journal.frame_bytes_max;
-        (frame < largest + RECORD_BYTES).then(|| {
+        // What a record has beside a message's payload: address and properties.
+        let (frame, needed) = (self.journal.frame_bytes_max, largest + (256 << 10));
+        (frame < needed).then(|| {
             format!(
                 "journal.frame_bytes_max is {}, and listeners.{name} takes messages of {}: a client that sends one which does \
                  not fit is disconnected; raise journal.frame_bytes_max to {}, or lower the limit of messages",
-                show_size(frame as u64),
-                show_size(largest as u64),
-                show_size((largest + RECORD_BYTES).next_multiple_of(1 << 20) as u64)
+                SIZE.show(frame as u64),
+                SIZE.show(largest as u64),
+                SIZE.show(needed.next_multiple_of(1 << 20) as u64)
             )
         })
     }
 
     /// The files that the configuration names and that cannot be opened for reading. `config check` and the start ask.
     pub fn unreadable_files(&self, origins: &Origins) -> Vec<ConfigError> {
+        let mend = "Make the file readable for the user that the broker runs as, or change the path; relative paths in a file \
+                    start at that file's directory";
         let mut errors = Vec::new();
-        let tree = self.tree();
-        for key in Key::all().filter(|key| matches!(key.kind, KeyKind::File)) {
-            for listener in self.places(key) {
-                let full = key.full_name(listener);
-                let listener = listener.and_then(|name| self.listeners.get(name));
-                let path = get(&tree, &full).and_then(|value| value.as_str());
-                let path = path.filter(|_| listener.is_none_or(|listener| listener.enabled));
-                if let Some((path, Err(error))) = path.map(|path| (path, std::fs::File::open(path)))
-                {
-                    let what = format!("{full} is {path}, which cannot be read: {error}");
-                    errors.push(ConfigError::new(origins.of(&full), what, MEND_UNREADABLE));
-                }
+        for entry in self.entries() {
+            let is_used = |name: &str| self.listeners[name].enabled;
+            if matches!(entry.key.kind, KeyKind::File)
+                && entry.listener.is_none_or(is_used)
+                && let Some(path) = entry.value.as_str()
+                && let Err(error) = std::fs::File::open(path)
+            {
+                let what = format!("{} is {path}, which cannot be read: {error}", entry.name);
+                errors.push(ConfigError::new(origins.of(&entry.name), what, mend));
             }
         }
         errors
     }
-
-    /// The listeners for which `key` has a value; one `None` for keys of the broker.
-    pub(super) fn places(&self, key: &Key) -> Vec<Option<&str>> {
-        if key.is_per_listener() {
-            self.listeners
-                .keys()
-                .map(|name| Some(name.as_str()))
-                .collect()
-        } else {
-            vec![None]
-        }
-    }
 }
-
-/// What files are made of.
-const BLOCK_BYTES: u64 = 4096;
-
-/// One is written, one is being cleared, and one each is spare and in reserve.
-const SEGMENTS_LEAST: u64 = 4;
-
-const NO_JOURNAL: &str =
-    "journal.enabled is false: what is acknowledged is in memory only, and a restart forgets it";
-
-/// What a record in the journal has beside a message's payload: address and properties.
-const RECORD_BYTES: usize = 256 << 10;
-
-const NEVER: &str =
-    "what is acknowledged survives the process, but a power cut may take up to half a minute of it";
-
-const MEND_UNREADABLE: &str = "Make the file readable for the user that the broker runs as, or change the path; \
-                               relative paths in a file start at that file's directory";

@@ -1,11 +1,9 @@
 //! The words a setting may take when it is one of a few: each enum and its spellings, side by side.
 
-use serde_json::Value;
 use thalweg_kernel::access::Otherwise;
-use thalweg_kernel::{ClientIds, Exceed, GroupStrategy, LastValueRule, Overflow, RatePer};
+use thalweg_kernel::{ClientIds, Exceed, LastValueRule, Overflow, RatePer};
 use thalweg_model::Reliability;
 
-use super::section::Setting;
 use crate::access::TokenAlgorithm;
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
@@ -48,15 +46,6 @@ macro_rules! words {
         impl $crate::config::Words for $Name {
             const ALL: &'static [(Self, &'static str)] = &[$((<$Name>::$variant, $word),)+];
             const WORDS: &'static [&'static str] = &[$($word,)+];
-        }
-
-        impl $crate::config::section::Setting for $Name {
-            fn to_value(&self) -> serde_json::Value {
-                $crate::config::Words::word(*self).into()
-            }
-            fn from_value(value: serde_json::Value) -> Option<Self> {
-                $crate::config::Words::from_word(value.as_str()?)
-            }
         }
     };
 }
@@ -156,15 +145,6 @@ words! {
 words! { for RatePer { Publisher = "publisher", Address = "topic", Subscriber = "subscriber", } }
 words! { for Exceed { Throttle = "throttle", Drop = "drop", Reject = "reject", } }
 words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }
-
-impl Setting for GroupStrategy {
-    fn to_value(&self) -> Value {
-        self.name().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        GroupStrategy::named(value.as_str()?)
-    }
-}
 
 impl Fsync {
     /// The one of the two that loses less.

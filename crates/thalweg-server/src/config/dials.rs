@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::forms::{Form, List};
-use super::kind::fault;
+use super::forms::{Form, List, refuse_unless};
 use super::section::{Setting, keys_of, section, settings_by_serde};
 use super::tables::Tables;
 
@@ -86,45 +85,41 @@ pub static DIALS: Tables = Tables {
     takes: "with endpoint, as, and where they differ user, subscribe, service, identity and queue, or [{ endpoint = \
             \"tcp://10.0.0.7:5556\", as = \"sub\" }]",
     mend: MEND,
-    mend_first: "Write endpoint = \"tcp://host:port\" or \"ipc:///path\"",
+    first: (
+        "an endpoint",
+        "Write endpoint = \"tcp://host:port\" or \"ipc:///path\"",
+    ),
     keys: keys_of::<Dial>,
-    check: |entries| match entries.iter().all(|entry| entry["as"].is_string()) {
-        true => Ok(()),
-        false => Err(fault("has an entry without as", MEND)),
+    check: |entries| {
+        let are_whole = entries.iter().all(|entry| entry["as"].is_string());
+        refuse_unless(are_whole, || "has an entry without as", MEND)
     },
 };
 
 static ENDPOINT: Form = Form {
     title: "an endpoint",
     takes: "endpoint = \"tcp://host:port\" or \"ipc:///path\"",
-    read: |kind, text, _| match Endpoint::parse(text) {
-        Some(endpoint) => Ok(endpoint.to_string()),
-        None => Err(fault(
-            format!("has the endpoint \"{text}\""),
-            format!("Write {}", kind.expectation()),
-        )),
+    read: |kind, text, _| {
+        let what = || format!("has the endpoint \"{text}\"");
+        refuse_unless(Endpoint::parse(text).is_some(), what, kind.mend())?;
+        Ok(text.to_owned())
     },
 };
 
 static SOCKET_TYPE: Form = Form {
     title: "a socket",
     takes: "sub, pub, pull, push, dealer or router",
-    read: |kind, text, _| match ["sub", "pub", "pull", "push", "dealer", "router"].contains(&text) {
-        true => Ok(text.to_owned()),
-        false => Err(fault(
-            format!("cannot be \"{text}\""),
-            format!("Write {}", kind.expectation()),
-        )),
+    read: |kind, text, _| {
+        let is_one = ["sub", "pub", "pull", "push", "dealer", "router"].contains(&text);
+        refuse_unless(is_one, || format!("cannot be \"{text}\""), kind.mend())?;
+        Ok(text.to_owned())
     },
 };
 
 static IDENTITY: Form = Form {
     title: "a routing id",
     takes: "at most 255 bytes",
-    read: |kind, text, _| match text.len() {
-        0..=255 => Ok(text.to_owned()),
-        _ => Err(kind.refuses(&format!("\"{text}\""))),
-    },
+    read: |kind, text, _| kind.accept(text.len() <= 255, text),
 };
 
 static FIRST_BYTES: List = List {
@@ -136,53 +131,3 @@ static FIRST_BYTES: List = List {
 
 const MEND: &str = "Write [{ endpoint = \"tcp://10.0.0.7:5556\", as = \"sub\" }]; as is sub, pub, pull, push, dealer or router; user, \
                     subscribe (a list), service, identity and queue may be left out";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::kind::{Fault, KeyKind, Written};
-    use std::path::Path;
-
-    fn read(text: &str) -> Result<Vec<Dial>, Fault> {
-        let kind = KeyKind::Tables(&DIALS);
-        let value = kind.parse(&Written::Loose(text.into()), Path::new(""))?;
-        Ok(Setting::from_value(value).expect("it fits"))
-    }
-
-    #[test]
-    fn entries_are_read_and_shown_as_they_are_written() {
-        let dials = read(
-            "[{ endpoint = \"tcp://plant:5556\", as = \"sub\", subscribe = [\"a\", \"b\"] }, \
-             { endpoint = \"ipc:///run/calc\", as = \"dealer\", service = \"calc\", user = \"u\", identity = \"x\" }, \
-             { endpoint = \"tcp://sink:5558\", as = \"push\", queue = \"results\" }]",
-        )
-        .expect("legal");
-        assert_eq!(dials[0].endpoint, Endpoint::Tcp("plant:5556".into()));
-        assert_eq!((&*dials[0].user, dials[0].subscribe.len()), ("zmtp", 2));
-        assert_eq!(dials[1].endpoint, Endpoint::Ipc("/run/calc".into()));
-        assert_eq!(dials[2].queue, "results");
-        assert_eq!(
-            read(&KeyKind::Tables(&DIALS).show(&dials.to_value())).expect("legal"),
-            dials
-        );
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_said() {
-        for (text, word) in [
-            ("[{ as = \"sub\" }]", "without an endpoint"),
-            ("[{ endpoint = \"tcp://a:1\" }]", "without as"),
-            ("[{ endpoint = \"udp://a:1\", as = \"sub\" }]", "udp://a:1"),
-            ("[{ endpoint = \"tcp://a:0\", as = \"sub\" }]", "tcp://a:0"),
-            (
-                "[{ endpoint = \"tcp://a:1\", as = \"pair\" }]",
-                "as cannot be",
-            ),
-            ("[{ endpoint = \"tcp://a:1\", az = \"sub\" }]", "says az"),
-            ("sub", "is \"sub\""),
-        ] {
-            let fault = read(text).expect_err(word);
-            assert!(fault.what.contains(word), "{}", fault.what);
-        }
-    }
-}

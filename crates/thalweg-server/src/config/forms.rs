@@ -34,7 +34,7 @@ pub struct List {
 pub static SOCKET: Form = Form {
     title: "address and port",
     takes: "an IP address and port, such as 127.0.0.1:7883 or [::1]:7883",
-    read: |kind, text, _| socket(kind, text).map(|socket| socket.to_string()),
+    read: |kind, text, _| socket(kind, text),
 };
 
 /// An IP address and port, or the path of a Unix socket.
@@ -43,17 +43,17 @@ pub static BIND: Form = Form {
     takes: "an IP address and port, such as 0.0.0.0:1883 or [::]:1883, or the path of a Unix socket",
     read: |kind, text, base| {
         if !text.contains('/') && !text.ends_with(".sock") {
-            return socket(kind, text).map(|socket| socket.to_string());
+            return socket(kind, text);
         }
-        let path = base.join(text);
+        let path = base.join(text).to_string_lossy().into_owned();
         // `sun_path` holds 108 bytes with its final NUL (unix(7)).
-        match path.as_os_str().len() {
-            0..=107 => Ok(path.to_string_lossy().into()),
-            long => {
-                let what = format!("is a socket path of {long} bytes");
-                Err(fault(what, "Choose a path of at most 107 bytes"))
-            }
-        }
+        let (what, mend) = ("is a socket path of", "Choose a path of at most 107 bytes");
+        refuse_unless(
+            path.len() <= 107,
+            || format!("{what} {} bytes", path.len()),
+            mend,
+        )?;
+        Ok(path)
     },
 };
 
@@ -66,12 +66,10 @@ pub static FILTER: Form = Form {
 pub static TOPIC: Form = Form {
     title: "a topic",
     takes: "a topic without wildcards, such as jobs/dead, or $q/dead for a queue",
-    read: |kind, text, _| match Address::check(text) {
-        Ok(()) => Ok(text.to_owned()),
-        Err(_) => Err(fault(
-            format!("\"{text}\" is not a topic"),
-            format!("Write {}", kind.expectation()),
-        )),
+    read: |kind, text, _| {
+        let what = || format!("\"{text}\" is not a topic");
+        refuse_unless(Address::check(text).is_ok(), what, kind.mend())?;
+        Ok(text.to_owned())
     },
 };
 
@@ -82,7 +80,7 @@ pub static ADDRESSES: List = List {
     examples: "[\"10.0.0.1\", \"::1\"]",
     check: |kind, text| match text.parse::<IpAddr>() {
         Ok(_) => Ok(()),
-        Err(_) => Err(kind.refuses(&format!("\"{text}\""))),
+        Err(_) => Err(kind.refuses_text(text)),
     },
 };
 
@@ -99,10 +97,10 @@ pub static PREFIXES: List = List {
     max: Some((1000, ": each is looked up and counted for every message")),
     examples: "[\"plant/a\", \"office\"]",
     check: |_, prefix| {
-        if let Some(whole) = prefix
+        let whole = prefix
             .strip_suffix("/#")
-            .or_else(|| prefix.strip_suffix('/'))
-        {
+            .or_else(|| prefix.strip_suffix('/'));
+        if let Some(whole) = whole {
             let what = format!("names \"{prefix}\", which does not end with a whole level");
             let mend = format!("Write \"{whole}\": a prefix stands for its topic and all below it");
             return Err(fault(what, mend));
@@ -120,22 +118,19 @@ pub static NAMES: List = List {
     max: Some((1000, "")),
     examples: "[\"plant\", \"office\"]",
     check: |_, name| {
-        if name == "/" {
-            let what = "names \"/\", which is the default tenant and always there";
-            return Err(fault(what, "Leave it out of the list"));
-        }
-        let is_plain =
-            |letter: char| !letter.is_control() && !matches!(letter, '/' | '+' | '#' | '$' | '@');
-        if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) {
-            return Ok(());
-        }
-        let what = format!(
-            "names \"{}\", which cannot be a name here",
-            name.escape_debug()
-        );
-        let mend =
-            format!("Use at most {NAME_BYTES_MAX} bytes, without / + # $ @ and control characters");
-        Err(fault(what, mend))
+        let what = || "names \"/\", which is the default tenant and always there";
+        refuse_unless(name != "/", what, "Leave it out of the list")?;
+        let is_plain = |letter: char| !letter.is_control() && !"/+#$@".contains(letter);
+        // AMQP's `connection.open` holds 255 bytes.
+        let is_name = (1..=128).contains(&name.len()) && name.chars().all(is_plain);
+        let what = || {
+            format!(
+                "names \"{}\", which cannot be a name here",
+                name.escape_debug()
+            )
+        };
+        let mend = "Use at most 128 bytes, without / + # $ @ and control characters";
+        refuse_unless(is_name, what, mend)
     },
 };
 
@@ -145,22 +140,19 @@ pub static ORIGINS: List = List {
     max: Some((1000, "")),
     examples: "[\"https://app.example\", \"http://localhost:3000\"], or [\"*\"] for every origin",
     check: |_, origin| {
-        let is_plain = |letter: char| {
-            letter.is_ascii_graphic() && !matches!(letter, '/' | '?' | '#' | '@' | '*')
+        let is_plain = |letter: char| letter.is_ascii_graphic() && !"/?#@*".contains(letter);
+        let is_origin = origin
+            .split_once("://")
+            .is_some_and(|(_, authority)| !authority.is_empty() && authority.chars().all(is_plain));
+        let what = || {
+            format!(
+                "names \"{}\", which is not an origin",
+                origin.escape_debug()
+            )
         };
-        let is_origin =
-            |(_, authority): (_, &str)| !authority.is_empty() && authority.chars().all(is_plain);
-        if origin == "*" || origin == "null" || origin.split_once("://").is_some_and(is_origin) {
-            return Ok(());
-        }
-        let what = format!(
-            "names \"{}\", which is not an origin",
-            origin.escape_debug()
-        );
-        Err(fault(
-            what,
-            "Write scheme, host and port only, such as \"https://app.example:8443\", or \"*\"",
-        ))
+        let mend =
+            "Write scheme, host and port only, such as \"https://app.example:8443\", or \"*\"";
+        refuse_unless(is_origin || origin == "*" || origin == "null", what, mend)
     },
 };
 
@@ -168,12 +160,10 @@ impl List {
     /// The items in their order, if none is there twice.
     pub(super) fn parse(&self, kind: &KeyKind, written: &Written) -> Result<Value, Fault> {
         let mut items = items(kind, written)?;
-        if let Some((max, why)) = self.max.filter(|(max, _)| items.len() > *max) {
-            let what = self.title.rsplit(' ').next().unwrap_or_default();
-            return Err(fault(
-                format!("has {} {what}", items.len()),
-                format!("Keep at most {max}{why}"),
-            ));
+        if let Some((max, why)) = self.max {
+            let name = self.title.rsplit(' ').next().unwrap_or_default();
+            let what = || format!("has {} {name}", items.len());
+            refuse_unless(items.len() <= max, what, format!("Keep at most {max}{why}"))?;
         }
         items.iter().try_for_each(|item| (self.check)(kind, item))?;
         if self.max.is_some() {
@@ -184,11 +174,13 @@ impl List {
     }
 
     pub(super) fn expectation(&self) -> String {
-        let (title, examples) = (self.title, self.examples);
-        let most = self
-            .max
-            .map_or_else(String::new, |(max, _)| format!("at most {max} "));
-        let title = title.replacen("a list of ", &format!("a list of {most}"), 1);
+        let List {
+            title, examples, ..
+        } = self;
+        let title = match self.max {
+            Some((max, _)) => title.replacen("a list of", &format!("a list of at most {max}"), 1),
+            None => (*title).to_owned(),
+        };
         format!("{title}, such as {examples} (or a,b outside the file)")
     }
 }
@@ -198,24 +190,25 @@ pub(super) fn items(kind: &KeyKind, written: &Written) -> Result<Vec<String>, Fa
     let text_of = |item: &Written| match item {
         Written::Quoted(text) => Ok(text.clone()),
         Written::Bare(text) | Written::Loose(text) => Err(kind.refuses(text)),
-        Written::Other(name) => Err(kind.refuses(name)),
+        Written::Date => Err(kind.refuses(&item.name())),
         other => Err(kind.refuses(&format!("{} inside a list", other.name()))),
     };
     match written {
         Written::List(items) => items.iter().map(text_of).collect(),
         Written::Loose(text) => match list_in(text) {
             Some(items) if text.starts_with('[') => items.iter().map(text_of).collect(),
-            _ => Ok(text
-                .split(',')
-                .map(str::trim)
-                .filter(|item| !item.is_empty())
-                .map(str::to_owned)
-                .collect()),
+            _ => {
+                let items = text.split(',').map(str::trim);
+                Ok(items
+                    .filter(|item| !item.is_empty())
+                    .map(str::to_owned)
+                    .collect())
+            }
         },
-        Written::Quoted(text) | Written::Bare(text) => {
-            Err(kind.refuses(&format!("one value, \"{text}\"")))
+        Written::Quoted(_) | Written::Bare(_) => {
+            Err(kind.refuses(&format!("one value, {}", written.name())))
         }
-        other => Err(kind.refuses(other.name())),
+        other => Err(kind.refuses(&other.name())),
     }
 }
 
@@ -234,49 +227,44 @@ pub(super) fn once<'a>(names: impl Iterator<Item = &'a String> + Clone) -> Resul
     }
 }
 
-pub(super) fn filter_of(filter: &str) -> Result<(), Fault> {
-    if filter.starts_with("$share/") {
-        let what =
-            format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
-        return Err(fault(
-            what,
-            "Write the filter that stands behind the group's name",
-        ));
+/// Refuses what does not hold, with what is wrong then and how to mend it.
+pub(super) fn refuse_unless<T: Into<String>>(
+    holds: bool,
+    what: impl FnOnce() -> T,
+    mend: impl Into<String>,
+) -> Result<(), Fault> {
+    match holds {
+        true => Ok(()),
+        false => Err(fault(what(), mend)),
     }
+}
+
+pub(super) fn filter_of(filter: &str) -> Result<(), Fault> {
+    let what =
+        || format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
+    let mend = "Write the filter that stands behind the group's name";
+    refuse_unless(!filter.starts_with("$share/"), what, mend)?;
     Filter::new(filter).map(|_| ()).map_err(|error| {
         let what = format!("names \"{filter}\", which is not a topic filter: {error}");
-        fault(
-            what,
-            "Write a filter as in a subscription, such as telemetry/#",
-        )
+        fault(what, format!("Write {}", FILTER.takes))
     })
 }
 
-fn socket(kind: &KeyKind, text: &str) -> Result<SocketAddr, Fault> {
-    let port = text.rsplit(':').next().unwrap_or_default();
-    if let Some(port) = port
-        .parse()
-        .ok()
-        .filter(|_| text.strip_suffix(port) == Some("localhost:"))
-    {
-        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-    }
-    text.parse().map_err(|_| {
+fn socket(kind: &KeyKind, text: &str) -> Result<String, Fault> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let number = port.parse::<u16>();
+    let socket = match (host, &number) {
+        ("localhost", Ok(port)) => Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), *port)),
+        _ => text.parse(),
+    };
+    socket.map(|socket| socket.to_string()).map_err(|_| {
         // `:1883` and a bare `1883` are what other brokers take for "every address".
-        let is_port =
-            port.parse::<u16>().is_ok() && matches!(text.strip_suffix(port), Some("" | ":" | "*:"));
-        let mend = match is_port {
-            true => format!(
-                "127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for every IPv4 address"
+        let mend = match number {
+            Ok(_) if matches!(host, "" | "*") => format!(
+                "Write 127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for every IPv4 address"
             ),
-            false => kind.expectation(),
+            _ => kind.mend(),
         };
-        fault(
-            format!("is \"{text}\", which is not an IP address and port"),
-            format!("Write {mend}"),
-        )
+        fault(format!("is \"{text}\", which is not an IP address and port"), mend)
     })
 }
-
-/// Longest name. AMQP's `connection.open` holds 255 bytes.
-const NAME_BYTES_MAX: usize = 128;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::built_in::LISTENER_PRESETS;
+use super::error::{ConfigError, Origin};
 use super::kind::{Fault, KeyKind, Written, fault};
 use super::nearest::nearest;
 use super::section::keys_of;
@@ -40,16 +41,6 @@ pub enum Reload {
     Restart,
 }
 
-/// Why a name is not a key.
-pub(super) enum Unknown {
-    /// It is a table of settings.
-    Table,
-    /// The name of a listener is not one.
-    ListenerName,
-    /// Nothing is called so; the nearest full name, if one is near.
-    Name(Option<String>),
-}
-
 impl Key {
     /// Every key, in the order of the reference.
     pub fn all() -> impl Iterator<Item = &'static Key> {
@@ -75,11 +66,9 @@ impl Key {
     /// `None` where a value must be given.
     pub fn default_for(&self, listener: Option<&str>) -> Option<&'static str> {
         let full = self.full_name(listener);
-        let preset = LISTENER_PRESETS.iter().find(|(name, _)| *name == full);
-        match preset {
+        match LISTENER_PRESETS.iter().find(|(name, _)| *name == full) {
             Some((_, value)) => Some(value),
-            None if self.name == BIND => None,
-            None => Some(self.default),
+            None => (self.name != "listeners.<name>.bind").then_some(self.default),
         }
     }
 
@@ -94,22 +83,16 @@ impl Key {
 
     /// The value that `written` means.
     pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
-        if let Written::Quoted(text) | Written::Loose(text) | Written::Bare(text) = written {
-            let is_zero =
-                self.none.is_some() && self.leaves_out_zero() && text.trim_end_matches("/s") == "0";
-            if is_zero || self.none == Some(text.as_str()) {
+        match (written.text(), self.none) {
+            (Some(text), Some(word)) if text == word || self.is_zero_for_none(text) => {
                 return Ok(Value::Null);
             }
-            if text.is_empty() && self.none.is_none() {
-                if self.default.is_empty() {
-                    return Ok(Value::Null);
-                }
-                let mend = format!(
-                    "Write {}, or leave the key out for its default",
-                    self.kind.expectation()
-                );
+            (Some(""), None) if self.default.is_empty() => return Ok(Value::Null),
+            (Some(""), None) => {
+                let mend = format!("{}, or leave the key out for its default", self.kind.mend());
                 return Err(fault("is empty", mend));
             }
+            _ => {}
         }
         self.kind.parse(written, base).map_err(|mut fault| {
             if let Some(word) = self.none {
@@ -119,19 +102,13 @@ impl Key {
         })
     }
 
-    /// Whether a file has a header in brackets for it.
-    fn is_written_like_a_table(&self) -> bool {
-        matches!(self.kind, KeyKind::Policies | KeyKind::Tables(_))
-    }
-
-    /// Whether a plain `0` can only mean "none".
-    fn leaves_out_zero(&self) -> bool {
-        match self.kind {
-            KeyKind::Count { min, .. } | KeyKind::Size { min, .. } => min > 0,
-            KeyKind::Duration { min, .. } => min.nanos() > 0,
-            KeyKind::Rate | KeyKind::SizeRate => self.none == Some("off"),
+    /// Whether `text` is a plain 0 that can only mean "none".
+    fn is_zero_for_none(&self, text: &str) -> bool {
+        let leaves_out_zero = match self.kind {
+            KeyKind::Number(it) => it.min > 0 || it.unit.is_rate() && self.none == Some("off"),
             _ => false,
-        }
+        };
+        leaves_out_zero && text.trim_end_matches("/s") == "0"
     }
 
     /// `value` as it would be written in a file: the word for "none", or empty, where it is unset.
@@ -161,91 +138,101 @@ impl Reload {
     }
 }
 
-/// The key called `name`, and the listener it belongs to.
-pub(super) fn find(name: &str) -> Result<(&'static Key, Option<&str>), Unknown> {
-    let listener = listener_of(name);
-    let pattern = match listener {
-        Some(listener) => name.replacen(&format!("listeners.{listener}."), "listeners.<name>.", 1),
-        None => name.to_owned(),
+/// Every key at each of its places: a listener of these, or `None` for the broker.
+pub(super) fn places<'a>(listeners: &[&'a str]) -> Vec<(&'static Key, Option<&'a str>)> {
+    let places = |key: &'static Key| match key.is_per_listener() {
+        true => listeners.iter().map(|name| (key, Some(*name))).collect(),
+        false => vec![(key, None)],
     };
-    match Key::all().find(|key| key.name == pattern) {
-        Some(_) if listener.is_some_and(|listener| !is_listener_name(listener)) => {
-            Err(Unknown::ListenerName)
-        }
-        Some(key) => Ok((key, listener)),
-        None if is_table(name) => Err(Unknown::Table),
-        None => Err(Unknown::Name(nearest_key(name))),
-    }
+    Key::all().flat_map(places).collect()
+}
+
+/// The key called `name`, and the listener it belongs to.
+pub(super) fn find(name: &str) -> Option<(&'static Key, Option<&str>)> {
+    let (pattern, listener) = pattern_of(name);
+    let key = Key::all().find(|key| key.name == pattern)?;
+    let is_name = listener.is_none_or(is_listener_name);
+    is_name.then_some((key, listener))
+}
+
+/// `name` with `<name>` for the listener that it names, as keys are called.
+fn pattern_of(name: &str) -> (String, Option<&str>) {
+    let Some(rest) = name.strip_prefix("listeners.") else {
+        return (name.to_owned(), None);
+    };
+    let listener = rest.split('.').next().unwrap_or(rest);
+    let pattern = format!("listeners.<name>{}", &rest[listener.len()..]);
+    (pattern, Some(listener))
 }
 
 /// Whether `name` is a table that holds keys.
 pub(super) fn is_table(name: &str) -> bool {
-    let pattern = match name.strip_prefix("listeners.") {
-        Some(rest) => match rest.split_once('.') {
-            Some((_, inner)) => format!("listeners.<name>.{inner}."),
-            None => "listeners.<name>.".to_owned(),
-        },
-        None => format!("{name}."),
-    };
+    let pattern = pattern_of(name).0 + ".";
     Key::all().any(|key| key.name.starts_with(&pattern))
+}
+
+/// Says that `name` is not a setting, and what it may have been meant to be.
+pub(super) fn refusal(name: &str, origin: Origin) -> ConfigError {
+    let (pattern, _) = pattern_of(name);
+    let near = nearest_key(name);
+    let (shown, near) = match &origin {
+        Origin::Environment { variable } => (variable.as_str(), near.map(|it| variable_for(&it))),
+        _ => (name, near),
+    };
+    let (what, mend) = match near {
+        _ if Key::all().any(|key| key.name == pattern) => {
+            let what = "names a listener in a way that it cannot be called";
+            (what, LISTENER_NAME_RULE.to_owned())
+        }
+        _ if is_table(name) => (
+            "is a table of settings, not a value",
+            "Set the keys inside it".into(),
+        ),
+        Some(near) => ("is not a setting", format!("Did you mean {near}?")),
+        None => (
+            "is not a setting",
+            "See docs/reference/config.md for the settings there are".into(),
+        ),
+    };
+    ConfigError::new(origin.clone(), format!("{shown} {what}"), mend)
+}
+
+/// The environment variable for the key called `name`.
+pub(super) fn variable_for(name: &str) -> String {
+    format!("{PREFIX}{}", name.replace('.', "__").to_uppercase())
 }
 
 /// The known table nearest to `name`.
 pub(super) fn nearest_table(name: &str) -> Option<String> {
-    let listener = listener_of(name).or_else(|| name.strip_prefix("listeners."));
-    let mut tables: Vec<String> = Key::all()
-        .filter_map(|key| {
-            key.name
-                .rsplit_once('.')
-                .map(|(table, _)| table.replace("<name>", listener.unwrap_or("<name>")))
-        })
-        .collect();
-    tables.push("listeners".to_owned());
-    // These are keys, and written like tables.
-    tables.extend(
-        Key::all()
-            .filter(|key| key.is_written_like_a_table())
-            .map(|key| key.name.to_owned()),
-    );
-    tables.dedup();
-    nearest(name, tables.iter().map(String::as_str)).map(str::to_owned)
-}
-
-/// Whether a listener may be called `name`: lower case, because environment variables cannot tell.
-pub(super) fn is_listener_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
-        && !name.contains("__")
+    let (_, listener) = pattern_of(name);
+    let keys = Key::all().map(|key| (key.full_name(listener), key.kind));
+    let tables = keys.filter_map(|(name, kind)| match kind {
+        // These are keys, and written like tables.
+        KeyKind::Policies | KeyKind::Tables(_) => Some(name),
+        _ => Some(name.rsplit_once('.')?.0.to_owned()),
+    });
+    nearest(name, tables.chain(["listeners".to_owned()]))
 }
 
 fn nearest_key(name: &str) -> Option<String> {
     // The second part of a name that has three is a listener's, whatever the first was meant to be.
-    let listener = name
-        .split('.')
-        .nth(1)
-        .filter(|_| name.matches('.').count() >= 2)
-        .unwrap_or("<name>");
+    let parts: Vec<&str> = name.split('.').collect();
+    let listener = parts.get(1).filter(|_| parts.len() > 2).copied();
     // Of two that are equally near, the broker's own is suggested, not the one that every listener has.
-    let (listeners, broker): (Vec<&Key>, Vec<&Key>) =
-        Key::all().partition(|key| key.is_per_listener());
-    let names: Vec<String> = broker
-        .iter()
-        .chain(&listeners)
-        .map(|key| key.name.replace("<name>", listener))
-        .collect();
-    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+    let mut keys: Vec<&Key> = Key::all().collect();
+    keys.sort_by_key(|key| key.is_per_listener());
+    nearest(name, keys.iter().map(|key| key.full_name(listener)))
 }
 
-fn listener_of(name: &str) -> Option<&str> {
-    name.strip_prefix("listeners.")
-        .and_then(|rest| rest.split_once('.'))
-        .map(|(listener, _)| listener)
+/// Whether a listener may be called `name`: lower case, because environment variables cannot tell.
+pub(super) fn is_listener_name(name: &str) -> bool {
+    let is_plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain) && !name.contains("__")
 }
 
 /// What `is_listener_name` asks for, in words.
 pub(super) const LISTENER_NAME_RULE: &str =
     "Use at most 64 lower-case letters, digits, `-` and `_`, and no two `_` in a row";
 
-pub(super) const BIND: &str = "listeners.<name>.bind";
+/// What the names of environment variables for keys begin with.
+pub(super) const PREFIX: &str = "THALWEG_";

@@ -2,37 +2,19 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use thalweg_kernel::GroupStrategy;
-use thalweg_model::Span;
 
-use super::choices::{Fsync, Words};
 use super::forms::{Form, List};
 use super::tables::{self, Tables};
+use super::units::Number;
 
 /// What a setting takes.
 #[derive(Clone, Copy)]
 pub enum KeyKind {
     /// `true` or `false`.
     Flag,
-    Count {
-        min: u64,
-        max: u64,
-    },
-    /// A number of bytes, plain or with a unit.
-    Size {
-        min: u64,
-        max: u64,
-    },
-    /// A length of time with its unit.
-    Duration {
-        min: Span,
-        max: Span,
-        /// The step values must be a multiple of.
-        step: Span,
-    },
-    Rate,
-    SizeRate,
+    Number(Number),
     /// One of these words.
     Word(&'static [&'static str]),
     /// How a shared subscription chooses, by any name that the kernel understands.
@@ -61,7 +43,7 @@ pub(super) mod prelude {
     pub(in crate::config) use super::KeyKind::{self, *};
     pub(in crate::config) use crate::config::choices::Words;
     pub(in crate::config) use crate::config::forms::*;
-    use thalweg_model::Span;
+    use crate::config::units::{self, Number, Unit};
 
     pub const KIB: u64 = 1 << 10;
     pub const MIB: u64 = 1 << 20;
@@ -76,13 +58,15 @@ pub(super) mod prelude {
     pub const KEEP_ALIVE: KeyKind = whole_seconds(0, 65_535);
     /// How long a member may take.
     pub const SETTLE_TIMEOUT: KeyKind = seconds(1, 7 * 86_400);
+    pub const RATE: KeyKind = number(&units::RATE, 0, u64::MAX, 1);
+    pub const SIZE_RATE: KeyKind = number(&units::SIZE_RATE, 0, u64::MAX, 1);
 
     pub const fn count(min: u64, max: u64) -> KeyKind {
-        Count { min, max }
+        number(&units::COUNT, min, max, 1)
     }
 
     pub const fn size(min: u64, max: u64) -> KeyKind {
-        Size { min, max }
+        number(&units::SIZE, min, max, 1)
     }
 
     /// Expiry crosses the wire as whole seconds in four bytes, of which the last value means "never".
@@ -95,21 +79,38 @@ pub(super) mod prelude {
     }
 
     pub const fn millis(least: u64, most: u64) -> KeyKind {
-        duration(least, most, Span::from_nanos(1))
+        let unit = if least < 1000 {
+            &units::SHORT_DURATION
+        } else {
+            &units::DURATION
+        };
+        number(unit, least * MS, most * MS, 1)
     }
 
     pub const fn whole_seconds(least: u64, most: u64) -> KeyKind {
-        duration(least * 1000, most * 1000, Span::from_secs(1))
+        number(
+            &units::DURATION,
+            least * 1000 * MS,
+            most * 1000 * MS,
+            1000 * MS,
+        )
     }
 
     pub const fn whole_millis(least: u64, most: u64) -> KeyKind {
-        duration(least, most, Span::from_millis(1))
+        number(&units::DURATION, least * MS, most * MS, MS)
     }
 
-    const fn duration(least: u64, most: u64, step: Span) -> KeyKind {
-        let (min, max) = (Span::from_millis(least), Span::from_millis(most));
-        Duration { min, max, step }
+    const fn number(unit: &'static Unit, min: u64, max: u64, step: u64) -> KeyKind {
+        Number(Number {
+            unit,
+            min,
+            max,
+            step,
+        })
     }
+
+    /// A millisecond, in what durations are counted in.
+    const MS: u64 = 1_000_000;
 }
 
 /// A value as its author wrote it.
@@ -125,8 +126,8 @@ pub enum Written {
     List(Vec<Written>),
     /// In a file, a table inside the key, in the order of its own keys.
     Table(Vec<(String, Written)>),
-    /// Something no setting takes, by its name.
-    Other(&'static str),
+    /// In a file, a date, which no setting takes.
+    Date,
 }
 
 /// Why a value is refused: what is wrong with it, and what to write instead.
@@ -145,201 +146,142 @@ impl KeyKind {
             KeyKind::Tables(tables) => return tables.parse(self, written),
             _ => {}
         }
-        let text = match written {
-            Written::Bare(text) if self.wants_quotes() => {
-                let mend = format!("Write \"{text}\"");
-                return Err(fault("takes text, and text needs quotes", mend));
-            }
-            Written::Bare(text) | Written::Quoted(text) | Written::Loose(text) => text.as_str(),
-            other => return Err(self.refuses(other.name())),
-        };
-        let quoted = || self.refuses(&format!("\"{text}\""));
-        match self {
-            KeyKind::Flag => text.parse().map(Value::Bool).map_err(|_| quoted()),
-            KeyKind::Count { min, max } => {
-                self.within(whole_number(text).ok_or_else(quoted)?, *min, *max, text)
-            }
-            KeyKind::Size { min, max } => {
-                self.within(size(text).ok_or_else(quoted)?, *min, *max, text)
-            }
-            KeyKind::Rate | KeyKind::SizeRate => {
-                let plain = text.trim().strip_suffix("/s").unwrap_or(text);
-                let number = match self {
-                    KeyKind::Rate => whole_number(plain),
-                    _ => size(plain),
-                };
-                number.map(Value::from).ok_or_else(quoted)
-            }
-            KeyKind::Duration { min, max, step } => {
-                let span = duration(text).ok_or_else(quoted)?;
-                if span.nanos() % step.nanos().max(1) != 0 && span >= *min && span <= *max {
-                    let step = show_duration(*step);
-                    let what = format!("is {text}, which is not a multiple of {step}");
-                    return Err(fault(what, format!("Write {}", self.expectation())));
-                }
-                self.within(span.nanos(), min.nanos(), max.nanos(), text)
-            }
-            KeyKind::Word(words) if words.contains(&text) => Ok(text.into()),
-            KeyKind::Strategy => match GroupStrategy::named(text) {
-                Some(strategy) => Ok(strategy.name().into()),
-                None => Err(quoted()),
+        let text = written
+            .text()
+            .ok_or_else(|| self.refuses(&written.name()))?;
+        let is_bare = matches!(written, Written::Bare(_));
+        if is_bare && self.wants_quotes() {
+            let mend = format!("Write \"{text}\"");
+            return Err(fault("takes text, and text needs quotes", mend));
+        }
+        let value = match self {
+            KeyKind::Flag => text.parse().ok().map(Value::Bool),
+            KeyKind::Number(number) => match number.read(text) {
+                Err(Some(what)) => return Err(fault(what, self.mend())),
+                number => number.ok().map(Value::from),
             },
-            KeyKind::Text | KeyKind::Secret => Ok(text.into()),
-            KeyKind::File | KeyKind::Path => Ok(base.join(text).to_string_lossy().into()),
-            KeyKind::Form(form) => (form.read)(self, text, base).map(Value::from),
+            KeyKind::Word(words) => words.contains(&text).then(|| text.into()),
+            KeyKind::Strategy => GroupStrategy::named(text).map(|it| it.name().into()),
+            KeyKind::File | KeyKind::Path => Some(base.join(text).to_string_lossy().into()),
+            KeyKind::Form(form) => Some((form.read)(self, text, base)?.into()),
             KeyKind::Mode => {
                 let digits = text.strip_prefix("0o").unwrap_or(text);
                 // A bare 660 in TOML is the decimal number, which is never what its author means.
-                let ambiguous = matches!(written, Written::Bare(_)) && !text.starts_with("0o");
-                match u64::from_str_radix(digits, 8) {
-                    Ok(mode) if mode <= 0o777 && !ambiguous => Ok(mode.into()),
-                    _ => Err(self.refuses(text)),
-                }
+                let is_octal = !is_bare || text.starts_with("0o");
+                let mode = u64::from_str_radix(digits, 8).ok();
+                let mode = mode.filter(|mode| *mode <= 0o777 && is_octal);
+                return mode.map(Value::from).ok_or_else(|| self.refuses(text));
             }
-            _ => Err(quoted()),
-        }
+            _ => Some(text.into()),
+        };
+        value.ok_or_else(|| self.refuses_text(text))
     }
 
     fn wants_quotes(&self) -> bool {
-        matches!(
-            self,
-            KeyKind::Text | KeyKind::Secret | KeyKind::File | KeyKind::Path | KeyKind::Form(_)
-        )
+        use KeyKind::{File, Form, Path, Secret, Text};
+        matches!(self, Text | Secret | File | Path | Form(_))
+    }
+
+    /// What it is and what to write, in words: they complete "which is not …" and "Write …".
+    fn words(&self) -> (&'static str, String) {
+        let (title, takes) = match self {
+            KeyKind::Flag => ("true or false", "true or false"),
+            KeyKind::Text | KeyKind::Secret => ("text", "text"),
+            KeyKind::File => ("file", "the path of a file"),
+            KeyKind::Path => ("path", "a path"),
+            KeyKind::Mode => (
+                "octal permissions",
+                "three octal digits in quotes, such as \"0660\"",
+            ),
+            KeyKind::Form(form) => (form.title, form.takes),
+            KeyKind::Number(number) => return (number.unit.title, number.expectation()),
+            KeyKind::Word(words) => return ("one of its words", listed(words, "or")),
+            KeyKind::Strategy => return ("a strategy", listed(GroupStrategy::WORDS, "or")),
+            KeyKind::List(list) => return (list.title, list.expectation()),
+            KeyKind::Policies => return ("a table of policies", tables::policies_expectation()),
+            KeyKind::Tables(tables) => return (tables.title, tables.expectation()),
+        };
+        (title, takes.into())
     }
 
     /// What to write, in words: completes "Write …".
     pub fn expectation(&self) -> String {
+        self.words().1
+    }
+
+    pub(super) fn mend(&self) -> String {
         match self {
-            KeyKind::Flag => "true or false".into(),
-            KeyKind::Count { min, max } => format!("a whole number from {min} to {max}"),
-            KeyKind::Size { min, max } => {
-                format!(
-                    "a size from {} to {}, such as 65536, 64KiB or 1MiB",
-                    show_size(*min),
-                    show_size(*max)
-                )
-            }
-            KeyKind::Duration { min, max, step } => {
-                let (least, most) = (show_duration(*min), show_duration(*max));
-                let (steps, examples) = match step.nanos() {
-                    1 if *min < Span::from_secs(1) => (String::new(), "20ms, 10s or 1m"),
-                    1 => (String::new(), "10s, 5m or 1h"),
-                    _ => (
-                        format!(" in steps of {}", show_duration(*step)),
-                        "10s, 5m or 1h",
-                    ),
-                };
-                format!("a duration from {least} to {most}{steps}, such as {examples}")
-            }
-            KeyKind::Rate => "a number per second, such as 1000/s".into(),
-            KeyKind::SizeRate => "bytes per second, such as 1MiB/s".into(),
-            KeyKind::Word(words) => listed(words, "or"),
-            KeyKind::Strategy => listed(GroupStrategy::WORDS, "or"),
-            KeyKind::Text | KeyKind::Secret => "text".into(),
-            KeyKind::File => "the path of a file".into(),
-            KeyKind::Path => "a path".into(),
-            KeyKind::Mode => "three octal digits in quotes, such as \"0660\"".into(),
-            KeyKind::Form(form) => form.takes.into(),
-            KeyKind::List(list) => list.expectation(),
-            KeyKind::Policies => format!(
-                "a table from topic filters to {}, such as {{ \"telemetry/#\" = \"never\" }} (or telemetry/#=never,\
-                 plant/+=interval outside the file)",
-                listed(Fsync::WORDS, "or")
-            ),
-            KeyKind::Tables(tables) => tables.expectation(),
+            KeyKind::Tables(tables) => tables.mend.into(),
+            _ => format!("Write {}", self.expectation()),
         }
+    }
+
+    pub(super) fn refuses(&self, given: &str) -> Fault {
+        fault(
+            format!("is {given}, which is not {}", self.words().0),
+            self.mend(),
+        )
+    }
+
+    /// `text` if it has the form.
+    pub(super) fn accept(&self, has_form: bool, text: &str) -> Result<String, Fault> {
+        has_form
+            .then(|| text.to_owned())
+            .ok_or_else(|| self.refuses_text(text))
+    }
+
+    pub(super) fn refuses_text(&self, text: &str) -> Fault {
+        self.refuses(&format!("\"{text}\""))
     }
 
     /// `value` as it would be written in a file; empty if it is unset.
     pub fn show(&self, value: &Value) -> String {
-        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-        match (self, value, value.as_u64()) {
-            (_, Value::Null, _) => String::new(),
-            (KeyKind::Duration { .. } | KeyKind::Rate | KeyKind::SizeRate, _, Some(u64::MAX)) => {
-                String::new()
-            }
-            (_, Value::String(text), _) if text.is_empty() => String::new(),
-            (_, Value::String(text), _) => quoted(text),
-            (KeyKind::Size { .. }, _, Some(number)) => match show_size(number) {
+        let number = value.as_u64().unwrap_or_default();
+        match (self, value) {
+            (_, Value::Null) => String::new(),
+            (_, Value::String(text)) if text.is_empty() => String::new(),
+            (KeyKind::Number(_), _) if number == u64::MAX => String::new(),
+            (KeyKind::Number(Number { unit, .. }), _) => match unit.show(number) {
                 plain if plain.ends_with(|last: char| last.is_ascii_digit()) => plain,
-                with_unit => quoted(&with_unit),
+                with_unit => format!("\"{with_unit}\""),
             },
-            (KeyKind::SizeRate, _, Some(number)) => quoted(&format!("{}/s", show_size(number))),
-            (KeyKind::Rate, _, Some(number)) => quoted(&format!("{number}/s")),
-            (KeyKind::Mode, _, Some(number)) => quoted(&format!("{number:04o}")),
-            (KeyKind::Duration { .. }, _, Some(nanos)) => {
-                quoted(&show_duration(Span::from_nanos(nanos)))
-            }
-            (KeyKind::Tables(tables), Value::Array(entries), _) => tables.show(entries),
-            (KeyKind::Policies, Value::Array(pairs), _) => {
+            (KeyKind::Mode, _) => format!("\"{number:04o}\""),
+            (KeyKind::Tables(tables), Value::Array(entries)) => tables.show(entries),
+            (KeyKind::Policies, Value::Array(pairs)) => {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let pairs = pairs
-                    .iter()
-                    .map(|pair| (text(&pair[0]), text(&pair[1]).into()));
-                toml::Value::Table(pairs.collect()).to_string()
+                let pair = |pair: &Value| (text(&pair[0]), pair[1].clone());
+                as_toml(&pairs.iter().map(pair).collect())
             }
-            (_, Value::Array(items), _) => {
-                let items: Vec<String> = items
-                    .iter()
-                    .map(|item| quoted(item.as_str().unwrap_or_default()))
-                    .collect();
-                format!("[{}]", items.join(", "))
-            }
-            _ => value.to_string(),
+            _ => as_toml(value),
         }
-    }
-
-    fn within(&self, number: u64, min: u64, max: u64, text: &str) -> Result<Value, Fault> {
-        if (min..=max).contains(&number) {
-            return Ok(json!(number));
-        }
-        let what = format!("is {text}, which is out of range");
-        Err(fault(what, format!("Write {}", self.expectation())))
-    }
-
-    pub(super) fn refuses(&self, given: &str) -> Fault {
-        let article = match self {
-            KeyKind::Flag => "true or false",
-            KeyKind::Size { .. } => "a size",
-            KeyKind::Count { .. } => "a whole number",
-            KeyKind::Duration { .. } => "a duration with its unit",
-            KeyKind::Rate | KeyKind::SizeRate => "a rate",
-            KeyKind::Word(_) => "one of its words",
-            KeyKind::Strategy => "a strategy",
-            KeyKind::Policies => "a table of policies",
-            KeyKind::Mode => "octal permissions",
-            KeyKind::Text | KeyKind::Secret => "text",
-            KeyKind::File => "file",
-            KeyKind::Path => "path",
-            KeyKind::Form(form) => form.title,
-            KeyKind::List(list) => list.title,
-            KeyKind::Tables(tables) => tables.title,
-        };
-        let mend = match self {
-            KeyKind::Tables(tables) => tables.mend.into(),
-            _ => format!("Write {}", self.expectation()),
-        };
-        fault(format!("is {given}, which is not {article}"), mend)
     }
 }
 
 impl Written {
-    /// What it is, for sentences that refuse it.
-    pub(super) fn name(&self) -> &'static str {
+    /// The text of one value.
+    pub(super) fn text(&self) -> Option<&str> {
         match self {
-            Written::List(_) => "a list",
-            Written::Table(_) => "a table",
-            Written::Other(name) => name,
-            Written::Bare(_) | Written::Quoted(_) | Written::Loose(_) => "one value",
+            Written::Bare(text) | Written::Quoted(text) | Written::Loose(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What it is, for sentences that refuse it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Written::List(_) => "a list".into(),
+            Written::Table(_) => "a table".into(),
+            Written::Date => "a date".into(),
+            Written::Bare(text) | Written::Quoted(text) | Written::Loose(text) => {
+                format!("\"{text}\"")
+            }
         }
     }
 }
 
 pub(super) fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
-    Fault {
-        what: what.into(),
-        mend: mend.into(),
-    }
+    let (what, mend) = (what.into(), mend.into());
+    Fault { what, mend }
 }
 
 /// `a, b or c`, with this word before the last.
@@ -351,109 +293,6 @@ pub(super) fn listed<T: AsRef<str>>(words: &[T], last_word: &str) -> String {
     }
 }
 
-fn whole_number(text: &str) -> Option<u64> {
-    let digits = text.trim().replace('_', "");
-    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse().ok()
-}
-
-/// Splits `10 MiB` into its number and what follows.
-fn number_and_unit(text: &str) -> Option<(u64, &str)> {
-    let text = text.trim();
-    let end = text
-        .find(|letter: char| !letter.is_ascii_digit() && letter != '_')
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at_checked(end)?;
-    Some((whole_number(digits)?, unit.trim()))
-}
-
-fn size(text: &str) -> Option<u64> {
-    let (number, unit) = number_and_unit(text)?;
-    let factor = SIZES.iter().find(|(name, _)| *name == unit)?.1;
-    number.checked_mul(factor)
-}
-
-fn duration(text: &str) -> Option<Span> {
-    let (number, unit) = number_and_unit(text)?;
-    if number == 0 && unit.is_empty() {
-        return Some(Span::ZERO);
-    }
-    let factor = DURATIONS.iter().find(|(name, _)| *name == unit)?.1;
-    number.checked_mul(factor).map(Span::from_nanos)
-}
-
-/// `bytes` in the largest unit that keeps it a whole number.
-pub(super) fn show_size(bytes: u64) -> String {
-    let (unit, factor) = SIZES
-        .iter()
-        .rev()
-        .find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor))
-        .unwrap_or(&("", 1));
-    format!("{}{unit}", bytes / factor)
-}
-
-/// `span` in the largest unit that keeps it a whole number.
-pub(super) fn show_duration(span: Span) -> String {
-    let nanos = span.nanos();
-    let (unit, factor) = DURATIONS
-        .iter()
-        .rev()
-        .find(|(_, factor)| nanos > 0 && nanos.is_multiple_of(*factor))
-        .unwrap_or(&("s", 1_000_000_000));
-    format!("{}{unit}", nanos / factor)
-}
-
-const SIZES: &[(&str, u64)] = &[
-    ("B", 1),
-    ("", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
-
-const DURATIONS: &[(&str, u64)] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_durations_read_back_as_they_are_shown() {
-        for bytes in [0, 1, 1000, 1024, 65536, 1 << 20, 3 << 30, (1 << 30) + 1] {
-            assert_eq!(size(&show_size(bytes)), Some(bytes));
-        }
-        for nanos in [
-            0,
-            1,
-            1_000,
-            20_000_000,
-            10_000_000_000,
-            3_600_000_000_000,
-            7 * 86_400_000_000_000,
-        ] {
-            let span = Span::from_nanos(nanos);
-            assert_eq!(duration(&show_duration(span)), Some(span));
-        }
-        assert_eq!(show_size(65536), "64KiB");
-        assert_eq!(show_duration(Span::from_secs(90)), "90s");
-    }
-
-    #[test]
-    fn a_number_too_large_to_hold_is_refused_not_wrapped() {
-        assert_eq!(size("18446744073709551615TiB"), None);
-        assert_eq!(duration("99999999999999999999d"), None);
-        assert_eq!(whole_number(""), None);
-        assert_eq!(whole_number("-1"), None);
-    }
+fn as_toml(value: &Value) -> String {
+    toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }

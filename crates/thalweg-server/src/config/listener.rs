@@ -50,7 +50,7 @@ section! {
         packet_bytes_max: Option<usize> = PACKET_BYTES, "inherit" or "inherit", NewConnections;
         /// Publishes per second accepted from each connection of this listener, in place of `limits.publish_rate`; 0 is
         /// no limit. Over UDP it counts for each identity.
-        publish_rate: Option<u64> = Rate, "inherit" or "inherit", NewConnections;
+        publish_rate: Option<u64> = RATE, "inherit" or "inherit", NewConnections;
         /// What acknowledgements to this listener's clients wait for, in place of `journal.fsync`. A filter of
         /// `journal.filters` that matches a message's topic has the last word.
         fsync: Option<Fsync> = Word(Fsync::WORDS), "inherit" or "inherit", NewConnections;

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use super::built_in::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
 use super::check::check;
 use super::error::{ConfigError, Origin, Origins};
-use super::keys::Key;
+use super::keys::{Key, places};
 use super::settings::Config;
 use super::sources::Gathered;
-use serde_json::{Value, json};
 
 impl Config {
     /// Reads `file` if there is one, then `env` (variables that begin with `THALWEG_`), then `sets` (`key=value`); the
@@ -20,29 +21,14 @@ impl Config {
         env: impl Iterator<Item = (String, String)>,
         sets: &[String],
     ) -> Result<(Config, Origins), Vec<ConfigError>> {
-        let text = match file {
-            Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => Some((path, text)),
-                Err(error) => {
-                    let origin = Origin::File {
-                        path: path.to_owned(),
-                        line: 0,
-                    };
-                    let mend = "Give the path of a readable TOML file to --config";
-                    return Err(vec![ConfigError::new(
-                        origin,
-                        format!("It cannot be read: {error}"),
-                        mend,
-                    )]);
-                }
-            },
-            None => None,
-        };
-        Config::from_text(
-            text.as_ref().map(|(path, text)| (*path, text.as_str())),
-            env,
-            sets,
-        )
+        let text = file.map(std::fs::read_to_string).transpose();
+        let text = text.map_err(|error| {
+            let path = file.unwrap_or(Path::new("")).to_owned();
+            let what = format!("It cannot be read: {error}");
+            let mend = "Give the path of a readable TOML file to --config";
+            vec![ConfigError::new(Origin::File { path, line: 0 }, what, mend)]
+        })?;
+        Config::from_text(file.zip(text.as_deref()), env, sets)
     }
 
     /// As [`Config::load`], with the file's path and text at hand.
@@ -57,77 +43,12 @@ impl Config {
         }
         gathered.add_environment(env);
         gathered.add_sets(sets);
-        assemble(gathered)
+        assemble(gathered).map_err(|mut errors| {
+            errors.sort_by_key(|error| error.origin.reading_order());
+            errors
+        })
     }
-}
 
-impl Default for Config {
-    /// What `thalweg serve` runs with when nothing is configured.
-    fn default() -> Self {
-        let (config, _) =
-            Config::from_text(None, std::iter::empty(), &[]).expect("a test loads the defaults");
-        config
-    }
-}
-
-fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
-    let Gathered {
-        mut values,
-        refused,
-        listeners,
-        mut errors,
-    } = gathered;
-    let mut tree = Value::Null;
-    let mut origins = Origins::default();
-    let mut names: BTreeSet<&str> = LISTENERS_BUILT_IN.into_iter().collect();
-    if listeners
-        .keys()
-        .all(|name| LISTENERS_UNLESS_OTHERS.contains(&name.as_str()))
-    {
-        names.extend(LISTENERS_UNLESS_OTHERS);
-    }
-    names.extend(listeners.keys().map(String::as_str));
-    for key in Key::all() {
-        let listeners_of = names
-            .iter()
-            .copied()
-            .filter(|_| key.is_per_listener())
-            .map(Some);
-        let broker = (!key.is_per_listener()).then_some(None);
-        for listener in listeners_of.chain(broker) {
-            let full = key.full_name(listener);
-            if let Some((value, origin)) = values.remove(&full) {
-                put(&mut tree, &full, value);
-                origins.insert(full, origin);
-            } else if let Some(default) = key.default_for(listener) {
-                put(&mut tree, &full, key.parse_default(default));
-            } else if !refused.contains(&full) {
-                let origin = listener
-                    .and_then(|name| listeners.get(name))
-                    .cloned()
-                    .unwrap_or_default();
-                let mend = format!("Set {full} to {}", key.kind.expectation());
-                errors.push(ConfigError::new(origin, format!("{full} is missing"), mend));
-            }
-        }
-    }
-    // What looks at several keys would only repeat what is already known to be wrong.
-    if errors.is_empty() {
-        match Config::of_tree(tree) {
-            Ok(config) => {
-                errors = check(&config, &origins);
-                if errors.is_empty() {
-                    return Ok((config, origins));
-                }
-            }
-            Err(error) => errors.push(error),
-        }
-    }
-    errors.sort_by_key(|error| error.origin.reading_order());
-    Err(errors)
-}
-
-impl Config {
     /// All values, by the levels of their names.
     pub(super) fn tree(&self) -> Value {
         json!(self)
@@ -137,12 +58,86 @@ impl Config {
     pub(super) fn of_tree(tree: Value) -> Result<Config, ConfigError> {
         serde_json::from_value(tree).map_err(|error| {
             let what = format!("A value has a kind that its key cannot hold: {error}");
-            ConfigError::new(
-                Origin::Default,
-                what,
-                "Report this as a mistake of the broker",
-            )
+            let mend = "Report this as a mistake of the broker";
+            ConfigError::new(Origin::Default, what, mend)
         })
+    }
+
+    /// Every value in force, in the order of the reference.
+    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+        let tree = self.tree();
+        let listeners: Vec<&str> = self.listeners.keys().map(String::as_str).collect();
+        let entry = |(key, listener): (&'static Key, Option<_>)| {
+            let name = key.full_name(listener);
+            let value = get(&tree, &name).cloned().unwrap_or_default();
+            Entry {
+                key,
+                listener,
+                name,
+                value,
+            }
+        };
+        places(&listeners).into_iter().map(entry).collect()
+    }
+}
+
+/// A key with its value at one of its places.
+pub(super) struct Entry<'a> {
+    pub key: &'static Key,
+    pub listener: Option<&'a str>,
+    /// The dotted name, with that of its listener in place of `<name>`.
+    pub name: String,
+    pub value: Value,
+}
+
+impl Default for Config {
+    /// What `thalweg serve` runs with when nothing is configured.
+    fn default() -> Self {
+        let loaded = Config::from_text(None, std::iter::empty(), &[]);
+        loaded.expect("a test loads the defaults").0
+    }
+}
+
+fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
+    let Gathered {
+        mut values,
+        listeners,
+        mut errors,
+    } = gathered;
+    let mut names: BTreeSet<&str> = listeners.keys().map(String::as_str).collect();
+    if names
+        .iter()
+        .all(|name| LISTENERS_UNLESS_OTHERS.contains(name))
+    {
+        names.extend(LISTENERS_UNLESS_OTHERS);
+    }
+    names.extend(LISTENERS_BUILT_IN);
+    let mut tree = Value::Null;
+    let mut origins = Origins::default();
+    for (key, listener) in places(&names.into_iter().collect::<Vec<_>>()) {
+        let full = key.full_name(listener);
+        match (values.remove(&full), key.default_for(listener)) {
+            (Some((value, origin)), _) => {
+                put(&mut tree, &full, value.unwrap_or_default());
+                origins.insert(full, origin);
+            }
+            (None, Some(default)) => put(&mut tree, &full, key.parse_default(default)),
+            (None, None) => {
+                let origin = listener.and_then(|name| listeners.get(name)).cloned();
+                let what = format!("{full} is missing");
+                let mend = format!("Set {full} to {}", key.kind.expectation());
+                errors.push(ConfigError::new(origin.unwrap_or_default(), what, mend));
+            }
+        }
+    }
+    // What looks at several keys would only repeat what is already known to be wrong.
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let config = Config::of_tree(tree).map_err(|error| vec![error])?;
+    match check(&config, &origins) {
+        errors if errors.is_empty() => Ok((config, origins)),
+        errors => Err(errors),
     }
 }
 

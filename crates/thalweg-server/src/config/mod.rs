@@ -26,6 +26,7 @@ mod section;
 mod settings;
 mod sources;
 mod tables;
+mod units;
 
 pub use access::*;
 pub use choices::*;

@@ -2,8 +2,6 @@
 
 pub mod amqp;
 pub mod coap;
-#[cfg(test)]
-mod coap_tests;
 pub mod dds;
 pub mod mqtt;
 pub mod stomp;
@@ -30,8 +28,8 @@ section! {
     }
 }
 
-/// Settings that contradict each other: their keys, what is wrong, and how to mend it.
-pub(super) type Contradiction = (&'static [&'static str], String, &'static str);
+/// Settings that contradict each other: whether they do, their keys, what is wrong, and how to mend it.
+pub(super) type Contradiction = (bool, &'static [&'static str], String, &'static str);
 
 impl Protocols {
     /// Most unsettled copies of a session that says nothing itself.
@@ -54,7 +52,7 @@ impl Protocols {
         self.coap.peers_max
     }
 
-    pub(super) fn contradictions(&self) -> Vec<Contradiction> {
+    pub(super) fn contradictions(&self) -> impl IntoIterator<Item = Contradiction> {
         self.coap.contradictions()
     }
 }

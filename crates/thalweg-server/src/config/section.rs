@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
+use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
+use super::choices::Words;
 use super::keys::Key;
 
 /// Declares a section. A field that is a section itself comes last, as `in "its.prefix." field: Type;`.
@@ -86,22 +88,14 @@ pub(super) fn deserialize<'de, T: Setting, D: Deserializer<'de>>(from: D) -> Res
     T::from_value(value).ok_or_else(|| D::Error::custom(words))
 }
 
-pub(super) fn by_serde(value: impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
-}
-
-pub(super) fn read_by_serde<T: DeserializeOwned>(value: Value) -> Option<T> {
-    serde_json::from_value(value).ok()
-}
-
 macro_rules! settings_by_serde {
     ($($Type:ty),+) => {$(
         impl $crate::config::section::Setting for $Type {
             fn to_value(&self) -> serde_json::Value {
-                $crate::config::section::by_serde(self)
+                serde_json::json!(self)
             }
             fn from_value(value: serde_json::Value) -> Option<Self> {
-                $crate::config::section::read_by_serde(value)
+                serde_json::from_value(value).ok()
             }
         }
     )+};
@@ -110,6 +104,15 @@ macro_rules! settings_by_serde {
 pub(super) use settings_by_serde;
 
 settings_by_serde!(bool, u64, u32, u16, u8, usize, PathBuf, SocketAddr, IpAddr);
+
+impl<T: Words> Setting for T {
+    fn to_value(&self) -> Value {
+        self.word().into()
+    }
+    fn from_value(value: Value) -> Option<Self> {
+        T::from_word(value.as_str()?)
+    }
+}
 
 impl<T: Setting> Setting for Option<T> {
     fn to_value(&self) -> Value {
@@ -131,20 +134,21 @@ impl<T: Setting> Setting for Vec<T> {
         }
     }
     fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Null => Some(Vec::new()),
-            Value::Array(items) => items.into_iter().map(T::from_value).collect(),
-            _ => None,
-        }
+        let items: Option<Vec<Value>> = serde_json::from_value(value).ok()?;
+        items
+            .unwrap_or_default()
+            .into_iter()
+            .map(T::from_value)
+            .collect()
     }
 }
 
 impl<A: Setting, B: Setting> Setting for (A, B) {
     fn to_value(&self) -> Value {
-        [self.0.to_value(), self.1.to_value()].into_iter().collect()
+        json!([self.0.to_value(), self.1.to_value()])
     }
     fn from_value(value: Value) -> Option<Self> {
-        let (one, other) = read_by_serde(value)?;
+        let (one, other) = serde_json::from_value(value).ok()?;
         Some((A::from_value(one)?, B::from_value(other)?))
     }
 }
@@ -154,7 +158,9 @@ impl Setting for String {
         self.as_str().into()
     }
     fn from_value(value: Value) -> Option<Self> {
-        read_by_serde::<Option<String>>(value).map(Option::unwrap_or_default)
+        serde_json::from_value::<Option<String>>(value)
+            .ok()
+            .map(Option::unwrap_or_default)
     }
 }
 
@@ -164,7 +170,7 @@ impl Setting for Span {
         self.nanos().into()
     }
     fn from_value(value: Value) -> Option<Self> {
-        let nanos = read_by_serde::<Option<u64>>(value)?;
+        let nanos: Option<u64> = serde_json::from_value(value).ok()?;
         Some(nanos.map_or(Span::FOREVER, Span::from_nanos))
     }
 }
@@ -175,5 +181,14 @@ impl Setting for Filter {
     }
     fn from_value(value: Value) -> Option<Self> {
         Filter::new(value.as_str()?).ok()
+    }
+}
+
+impl Setting for GroupStrategy {
+    fn to_value(&self) -> Value {
+        self.name().into()
+    }
+    fn from_value(value: Value) -> Option<Self> {
+        GroupStrategy::named(value.as_str()?)
     }
 }

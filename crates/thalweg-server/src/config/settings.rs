@@ -89,7 +89,7 @@ section! {
         /// or a proxy without PROXY protocol.
         connections_per_address_max: Option<usize> = count(1, 10_000_000), "off" or "off", NewConnections;
         /// Connections accepted per second on each listener. Those above it wait in the system's accept queue.
-        connect_rate: Option<u64> = Rate, "off" or "off", NewConnections;
+        connect_rate: Option<u64> = RATE, "off" or "off", NewConnections;
         /// Time from accept until PROXY header, TLS, WebSocket upgrade and the client's CONNECT (AMQP: everything up to
         /// `connection.open`) must be complete. Then the connection is closed.
         connect_timeout: Span = seconds(1, 3600), "10s", NewConnections;
@@ -118,10 +118,10 @@ section! {
         subscriptions_per_session_max: usize = count(1, 10_000_000), "10000", Now;
         /// Publishes per second accepted from each connection. The broker stops reading from a client that is faster;
         /// nothing is dropped.
-        publish_rate: Option<u64> = Rate, "off" or "off", NewConnections;
+        publish_rate: Option<u64> = RATE, "off" or "off", NewConnections;
         /// Published bytes per second accepted from each connection. The broker stops reading from a client that is
         /// faster; nothing is dropped.
-        publish_bytes_rate: Option<u64> = SizeRate, "off" or "off", NewConnections;
+        publish_bytes_rate: Option<u64> = SIZE_RATE, "off" or "off", NewConnections;
         /// Publishers and topics whose rates by policy are counted at a time. What more come share one count for each rate.
         rates_max: usize = count(1, 100_000_000), "100000", Now;
         /// Memory for what peers have the whole broker keep: messages, and beside them sessions, wills, filters, topic

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
-use toml::de::{DeTable, DeValue};
+use serde_json::{Map, Value, json};
+use toml::de::DeTable;
 
 use super::choices::{Fsync, Words};
-use super::forms::{filter_of, items, once};
+use super::forms::{filter_of, items, once, refuse_unless};
 use super::keys::Key;
 use super::kind::{Fault, KeyKind, Written, fault, listed};
 use super::nearest::nearest;
@@ -23,8 +23,8 @@ pub struct Tables {
     /// Completes "at most so many tables …".
     pub(super) takes: &'static str,
     pub(super) mend: &'static str,
-    /// What to write where the first key of an entry is missing.
-    pub(super) mend_first: &'static str,
+    /// The first key of an entry, with its article, and what to write where it is missing.
+    pub(super) first: (&'static str, &'static str),
     pub(super) keys: fn() -> Vec<Key>,
     /// What one entry cannot know.
     pub(super) check: fn(&[Value]) -> Result<(), Fault>,
@@ -33,29 +33,21 @@ pub struct Tables {
 impl Tables {
     /// The entries in their order, each with all keys.
     pub(super) fn parse(&self, kind: &KeyKind, written: &Written) -> Result<Value, Fault> {
-        let loose;
         let entries = match written {
-            Written::List(entries) => entries,
-            Written::Loose(text) => {
-                loose = list_in(text).ok_or_else(|| kind.refuses(&format!("\"{text}\"")))?;
-                &loose
-            }
-            Written::Bare(text) | Written::Quoted(text) => {
-                return Err(kind.refuses(&format!("\"{text}\"")));
-            }
-            other => return Err(kind.refuses(other.name())),
+            Written::List(entries) => Some(entries.clone()),
+            Written::Loose(text) => list_in(text),
+            _ => None,
         };
+        let entries = entries.ok_or_else(|| kind.refuses(&written.name()))?;
         let (max, why) = self.max;
-        if entries.len() > max {
-            let what = format!("has {} entries", entries.len());
-            return Err(fault(what, format!("Keep at most {max}{why}")));
-        }
+        let (what, mend) = (
+            || format!("has {} entries", entries.len()),
+            format!("Keep at most {max}{why}"),
+        );
+        refuse_unless(entries.len() <= max, what, mend)?;
         let keys = (self.keys)();
-        let parsed: Result<Vec<Value>, Fault> = entries
-            .iter()
-            .map(|entry| self.entry(kind, &keys, entry))
-            .collect();
-        let parsed = parsed?;
+        let parsed = entries.iter().map(|entry| self.entry(kind, &keys, entry));
+        let parsed = parsed.collect::<Result<Vec<Value>, Fault>>()?;
         (self.check)(&parsed)?;
         Ok(parsed.into())
     }
@@ -64,50 +56,31 @@ impl Tables {
         let (Written::Table(fields), [first, rest @ ..]) = (written, keys) else {
             return Err(kind.refuses("a list of other things"));
         };
+        let (with_article, mend) = self.first;
         let about = match fields.iter().find(|(name, _)| *name == first.name) {
             Some((_, text @ Written::Quoted(_))) => first.parse(text, Path::new(""))?,
             Some(_) => {
-                return Err(fault(
-                    format!("has an entry whose {} is not text", first.name),
-                    self.mend_first,
-                ));
+                let what = format!("has an entry whose {} is not text", first.name);
+                return Err(fault(what, mend));
             }
-            None => {
-                let article = if first.name.starts_with(['a', 'e', 'i', 'o']) {
-                    "an"
-                } else {
-                    "a"
-                };
-                return Err(fault(
-                    format!("has an entry without {article} {}", first.name),
-                    self.mend_first,
-                ));
-            }
+            None => return Err(fault(format!("has an entry without {with_article}"), mend)),
         };
-        let mut entry: Map<String, Value> = rest
-            .iter()
-            .map(|key| (key.name.clone(), key.parse_default(key.default)))
-            .collect();
+        let default = |key: &Key| (key.name.clone(), key.parse_default(key.default));
+        let mut entry: Map<String, Value> = rest.iter().map(default).collect();
         for (name, written) in fields.iter().filter(|(name, _)| *name != first.name) {
             let Some(key) = rest.iter().find(|key| key.name == *name) else {
                 let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
-                let mend = match nearest(name, names.iter().copied()) {
+                let mend = match nearest(name, &names) {
                     Some(near) => format!("Did you mean {near}?"),
                     None => format!("Write {}", listed(&names, "and")),
                 };
-                return Err(fault(
-                    format!(
-                        "says {name} for {about}, which is no part of {}",
-                        self.entry
-                    ),
-                    mend,
-                ));
+                let whole = self.entry;
+                let what = format!("says {name} for {about}, which is no part of {whole}");
+                return Err(fault(what, mend));
             };
             let value = key.parse(written, Path::new("")).map_err(|wrong| {
-                fault(
-                    format!("has {about}, whose {name} {}", wrong.what),
-                    wrong.mend,
-                )
+                let what = format!("has {about}, whose {name} {}", wrong.what);
+                fault(what, wrong.mend)
             })?;
             // Its word for "none" is not the same as to leave a key out.
             let is_none = value.is_null() && key.none.is_some();
@@ -118,10 +91,8 @@ impl Tables {
     }
 
     pub(super) fn expectation(&self) -> String {
-        format!(
-            "at most {} tables {}, which is how it is written outside the file, too",
-            self.max.0, self.takes
-        )
+        let (max, takes) = (self.max.0, self.takes);
+        format!("at most {max} tables {takes}, which is how it is written outside the file, too")
     }
 
     /// As in a file, in one line.
@@ -142,47 +113,51 @@ impl Tables {
 
 /// Pairs of a filter and a policy, in the order of the filters.
 pub(super) fn policies(kind: &KeyKind, written: &Written) -> Result<Value, Fault> {
-    let pair_in = |item: &String| match item.rsplit_once('=') {
-        Some((filter, policy)) => Ok((filter.trim().to_owned(), policy.trim().to_owned())),
-        None => {
-            let mend = format!("Write {}", kind.expectation());
-            Err(fault(format!("has no policy for \"{item}\""), mend))
-        }
-    };
-    let in_table = |(filter, policy): &(String, Written)| match policy {
-        Written::Quoted(word) => Ok((filter.clone(), word.clone())),
-        // `telemetry.x = "never"` is a table in TOML.
-        _ => {
-            let words = listed(
-                &Fsync::WORDS
-                    .iter()
-                    .map(|word| format!("\"{word}\""))
-                    .collect::<Vec<_>>(),
-                "or",
-            );
-            let mend = format!("Write \"{filter}\" = {words}, with the whole filter in quotes");
-            Err(fault(format!("has no policy for \"{filter}\""), mend))
-        }
-    };
-    let pairs: Result<Vec<(String, String)>, Fault> = match written {
-        Written::Table(entries) => entries.iter().map(in_table).collect(),
+    let mut pairs: Vec<(String, String)> = match written {
+        Written::Table(entries) => entries
+            .iter()
+            .map(pair_in_table)
+            .collect::<Result<_, _>>()?,
         Written::List(_) => return Err(kind.refuses("a list")),
-        other => items(kind, other)?.iter().map(pair_in).collect(),
-    };
-    let mut pairs = pairs?;
-    for (filter, policy) in &pairs {
-        if Fsync::from_word(policy).is_none() {
-            let what = format!("says \"{policy}\" for \"{filter}\", which is not a policy");
-            return Err(fault(what, format!("Write {}", listed(Fsync::WORDS, "or"))));
+        other => {
+            let pair = |item: &String| match item.rsplit_once('=') {
+                Some((filter, policy)) => Ok((filter.trim().into(), policy.trim().into())),
+                None => Err(fault(format!("has no policy for \"{item}\""), kind.mend())),
+            };
+            items(kind, other)?
+                .iter()
+                .map(pair)
+                .collect::<Result<_, _>>()?
         }
+    };
+    for (filter, policy) in &pairs {
+        let what = || format!("says \"{policy}\" for \"{filter}\", which is not a policy");
+        let mend = format!("Write {}", listed(Fsync::WORDS, "or"));
+        refuse_unless(Fsync::from_word(policy).is_some(), what, mend)?;
         filter_of(filter)?;
     }
     pairs.sort_unstable();
     once(pairs.iter().map(|(filter, _)| filter))?;
-    Ok(pairs
-        .into_iter()
-        .map(|(filter, policy)| Value::from(vec![filter, policy]))
-        .collect())
+    Ok(json!(pairs))
+}
+
+fn pair_in_table((filter, policy): &(String, Written)) -> Result<(String, String), Fault> {
+    if let Written::Quoted(policy) = policy {
+        return Ok((filter.clone(), policy.clone()));
+    }
+    // `telemetry.x = "never"` is a table in TOML.
+    let words = Fsync::WORDS.iter().map(|word| format!("\"{word}\""));
+    let words = listed(&words.collect::<Vec<_>>(), "or");
+    let mend = format!("Write \"{filter}\" = {words}, with the whole filter in quotes");
+    Err(fault(format!("has no policy for \"{filter}\""), mend))
+}
+
+pub(super) fn policies_expectation() -> String {
+    format!(
+        "a table from topic filters to {}, such as {{ \"telemetry/#\" = \"never\" }} (or telemetry/#=never,plant/+=interval \
+         outside the file)",
+        listed(Fsync::WORDS, "or")
+    )
 }
 
 /// A list that is written outside the file as in it.
@@ -190,10 +165,9 @@ pub(super) fn list_in(text: &str) -> Option<Vec<Written>> {
     let document = format!("list = {text}");
     let table = DeTable::parse(&document).ok()?;
     let table = table.get_ref();
-    match table.iter().next().map(|(_, value)| value.get_ref()) {
-        Some(DeValue::Array(items)) if table.len() == 1 => {
-            Some(items.iter().map(written).collect())
-        }
+    let (_, list) = table.iter().next().filter(|_| table.len() == 1)?;
+    match written(list) {
+        Written::List(items) => Some(items),
         _ => None,
     }
 }

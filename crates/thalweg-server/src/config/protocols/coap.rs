@@ -82,7 +82,7 @@ section! {
         observations_per_peer_max: u16 = count(1, 65_535), "256", Now;
         /// Requests per second accepted from one CoAP peer. Those beyond are answered with 4.29 if they are
         /// confirmable, and else not at all.
-        request_rate: Option<u64> = Rate, "off" or "off", Now;
+        request_rate: Option<u64> = RATE, "off" or "off", Now;
         /// How many times its request's size an answer may have for a peer that has not shown that it is where it seems
         /// to be (RFC 9175). Longer answers go in small blocks until it has. With DTLS there is no limit.
         amplification_factor: u8 = count(1, 255), "3", Now;
@@ -112,24 +112,21 @@ words! { for Notify { Auto = "auto", Confirmable = "con", NonConfirmable = "non"
 words! { for EchoForObserve { Auto = "auto", Always = "always", Never = "never", } }
 
 impl Coap {
-    pub(super) fn contradictions(&self) -> Vec<Contradiction> {
-        let mut found: Vec<Contradiction> = Vec::new();
-        if !self.max_block_size.is_power_of_two() {
-            let what = format!(
-                "coap.max_block_size is {}, which is not a size that blocks have",
-                self.max_block_size
-            );
-            let mend = "Write 16, 32, 64, 128, 256, 512 or 1024";
-            found.push((&["coap.max_block_size"], what, mend));
-        }
-        if self.queue > self.queue_max {
-            let what = format!(
-                "coap.queue is {}, more than coap.queue_max, which is {}",
-                self.queue, self.queue_max
-            );
-            let mend = "Raise coap.queue_max, or lower coap.queue";
-            found.push((&["coap.queue", "coap.queue_max"], what, mend));
-        }
-        found
+    pub(super) fn contradictions(&self) -> [Contradiction; 2] {
+        let (size, queue, queue_max) = (self.max_block_size, self.queue, self.queue_max);
+        [
+            (
+                !size.is_power_of_two(),
+                &["coap.max_block_size"],
+                format!("coap.max_block_size is {size}, which is not a size that blocks have"),
+                "Write 16, 32, 64, 128, 256, 512 or 1024",
+            ),
+            (
+                queue > queue_max,
+                &["coap.queue", "coap.queue_max"],
+                format!("coap.queue is {queue}, more than coap.queue_max, which is {queue_max}"),
+                "Raise coap.queue_max, or lower coap.queue",
+            ),
+        ]
     }
 }
