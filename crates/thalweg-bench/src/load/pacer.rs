@@ -20,7 +20,6 @@ pub enum Gave {
 }
 
 /// Where messages come from.
-#[derive(Debug)]
 enum Source {
     /// By a schedule, relative to the beginning.
     Schedule(Schedule),
@@ -33,8 +32,12 @@ enum Source {
     Flood { flow: u32 },
 }
 
+/// What tells the time.
+pub type Clock<'a> = &'a mut dyn FnMut() -> u64;
+/// What takes a message at a time.
+pub type Give<'a, E> = &'a mut dyn FnMut(&Item, u64) -> Result<Gave, E>;
+
 /// Gives messages when they are due.
-#[derive(Debug)]
 pub struct Pacer {
     source: Source,
     times: Times,
@@ -84,10 +87,10 @@ impl Pacer {
     pub fn next_at(&self) -> Option<u64> {
         match &self.source {
             Source::Schedule(schedule) => schedule.next_at().map(|at| self.times.begin + at),
-            Source::Closed { ready, .. } => ready
-                .front()
-                .map(|(at, _)| *at)
-                .filter(|at| *at < self.times.end),
+            Source::Closed { ready, .. } => {
+                let first = ready.front().map(|(at, _)| *at);
+                first.filter(|at| *at < self.times.end)
+            }
             Source::Flood { .. } => None,
         }
     }
@@ -112,11 +115,7 @@ impl Pacer {
 
     /// Messages that were due and not taken yet.
     pub fn waiting(&self) -> usize {
-        self.held
-            .iter()
-            .filter_map(|flow| self.waiting.get(*flow as usize))
-            .map(VecDeque::len)
-            .sum()
+        self.waiting.iter().map(VecDeque::len).sum()
     }
 
     /// Nothing will be due any more, and nothing waits.
@@ -139,11 +138,7 @@ impl Pacer {
 
     /// Gives what is due. `give` is told the message, when it was due in nanoseconds of the clock, and the time; an error
     /// ends it.
-    pub fn turn<E>(
-        &mut self,
-        clock: &mut dyn FnMut() -> u64,
-        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
-    ) -> Result<(), E> {
+    pub fn turn<E>(&mut self, clock: Clock<'_>, give: Give<'_, E>) -> Result<(), E> {
         self.retry(clock, give)?;
         match &mut self.source {
             Source::Schedule(_) => self.keep_schedule(clock, give),
@@ -153,11 +148,7 @@ impl Pacer {
     }
 
     /// What waits goes first, flow by flow.
-    fn retry<E>(
-        &mut self,
-        clock: &mut dyn FnMut() -> u64,
-        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
-    ) -> Result<(), E> {
+    fn retry<E>(&mut self, clock: Clock<'_>, give: Give<'_, E>) -> Result<(), E> {
         for _ in 0..self.held.len() {
             let Some(flow) = self.held.pop_front() else {
                 break;
@@ -182,11 +173,7 @@ impl Pacer {
         Ok(())
     }
 
-    fn keep_schedule<E>(
-        &mut self,
-        clock: &mut dyn FnMut() -> u64,
-        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
-    ) -> Result<(), E> {
+    fn keep_schedule<E>(&mut self, clock: Clock<'_>, give: Give<'_, E>) -> Result<(), E> {
         // The driver has to write and to hear between: not everything that is due is given in one turn.
         for _ in 0..TURN_MAX {
             let now = clock();
@@ -203,12 +190,7 @@ impl Pacer {
         Ok(())
     }
 
-    fn give<E>(
-        &mut self,
-        item: Item,
-        now: u64,
-        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
-    ) -> Result<(), E> {
+    fn give<E>(&mut self, item: Item, now: u64, give: Give<'_, E>) -> Result<(), E> {
         let Some(waiting) = self.waiting.get_mut(item.flow as usize) else {
             return Ok(());
         };
@@ -224,11 +206,7 @@ impl Pacer {
         Ok(())
     }
 
-    fn go_round<E>(
-        &mut self,
-        clock: &mut dyn FnMut() -> u64,
-        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
-    ) -> Result<(), E> {
+    fn go_round<E>(&mut self, clock: Clock<'_>, give: Give<'_, E>) -> Result<(), E> {
         loop {
             let now = clock();
             let Source::Closed { ready, .. } = &mut self.source else {
@@ -248,11 +226,7 @@ impl Pacer {
         }
     }
 
-    fn pour<E>(
-        &mut self,
-        clock: &mut dyn FnMut() -> u64,
-        give: &mut dyn FnMut(&Item, u64) -> Result<Gave, E>,
-    ) -> Result<(), E> {
+    fn pour<E>(&mut self, clock: Clock<'_>, give: Give<'_, E>) -> Result<(), E> {
         let flows = self.next.len() as u32;
         for _ in 0..flows {
             let Source::Flood { flow } = &mut self.source else {
@@ -331,6 +305,11 @@ mod tests {
         give_up: 20 * SECOND,
     };
 
+    fn periodic(rate: f64, flows: u32) -> Schedule {
+        let sizes = Sizes::Fixed(36);
+        Schedule::open(rate, flows, Arrivals::Periodic, sizes, 5, 10 * SECOND)
+    }
+
     /// A driver in virtual time: takes nothing between two moments, and everything else at once.
     fn run(pacer: &mut Pacer, stall: std::ops::Range<u64>) -> Vec<(Item, u64)> {
         let (mut taken, mut now) = (Vec::new(), 0);
@@ -351,53 +330,22 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_sent_in_order_later_and_keeps_the_time_at_which_it_was_due() {
-        let schedule = Schedule::open(
-            100.0,
-            3,
-            Arrivals::Periodic,
-            Sizes::Fixed(36),
-            5,
-            10 * SECOND,
-        );
-        let expected: Vec<Item> = Schedule::open(
-            100.0,
-            3,
-            Arrivals::Periodic,
-            Sizes::Fixed(36),
-            5,
-            10 * SECOND,
-        )
-        .collect();
-        let mut pacer = Pacer::open(schedule, 3, TIMES);
+        let mut pacer = Pacer::open(periodic(100.0, 3), 3, TIMES);
         let mut taken = run(&mut pacer, 2 * SECOND..3 * SECOND);
         for flow in 0..3 {
-            let seqs: Vec<u32> = taken
-                .iter()
-                .filter(|(item, _)| item.flow == flow)
-                .map(|(item, _)| item.seq)
-                .collect();
-            assert_eq!(seqs, (0..1000).collect::<Vec<_>>());
+            let of_flow = taken.iter().filter(|(item, _)| item.flow == flow);
+            assert!(of_flow.map(|(item, _)| item.seq).eq(0..1000));
         }
-        let worst = taken
-            .iter()
-            .map(|(item, at)| at - item.at)
-            .max()
-            .unwrap_or(0);
-        assert!(
-            (SECOND - 11_000_000..=SECOND + 100_000).contains(&worst),
-            "{worst}"
-        );
+        let waits = taken.iter().map(|(item, at)| at - item.at);
+        let worst = waits.max().unwrap_or(0);
+        let allowed = SECOND - 11_000_000..=SECOND + 100_000;
+        assert!(allowed.contains(&worst), "{worst}");
         taken.sort_by_key(|(item, _)| (item.at, item.flow));
-        let due: Vec<u64> = taken
-            .iter()
-            .map(|(item, _)| item.at - TIMES.begin)
-            .collect();
-        assert_eq!(due, expected.iter().map(|item| item.at).collect::<Vec<_>>());
+        let due = taken.iter().map(|(item, _)| item.at - TIMES.begin);
+        assert!(due.eq(periodic(100.0, 3).map(|item| item.at)));
         let sent = pacer.into_sent();
-        assert_eq!(
-            (sent.intended, sent.sent, sent.held_back),
-            (3000, 3000, 300)
-        );
+        let counts = (sent.intended, sent.sent, sent.held_back);
+        assert_eq!(counts, (3000, 3000, 300));
         // The sender was on time all along: what it looks each 100 µs.
         assert!(sent.lag.max() <= 101_000, "{}", sent.lag.max());
         assert_eq!(sent.seconds.iter().sum::<u64>(), 3000);
@@ -405,15 +353,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_late_itself_is_told_from_a_broker_that_holds_it_back() {
-        let schedule = Schedule::open(
-            1000.0,
-            1,
-            Arrivals::Periodic,
-            Sizes::Fixed(36),
-            5,
-            10 * SECOND,
-        );
-        let mut pacer = Pacer::open(schedule, 1, TIMES);
+        let mut pacer = Pacer::open(periodic(1000.0, 1), 1, TIMES);
         let mut now = 5 * SECOND;
         while !pacer.is_done(now) {
             let done = pacer.turn(&mut || now, &mut |_, _| Ok::<_, Infallible>(Gave::Taken));

@@ -1,7 +1,9 @@
 //! When each message of each flow is due: known before the first is sent, and never moved by what happens later.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
+use std::iter;
 use std::sync::Arc;
 
 use crate::sim::random::Random;
@@ -84,54 +86,9 @@ impl Sizes {
 }
 
 /// Messages in the order of their times.
-#[derive(Debug)]
 pub struct Schedule {
-    kind: ItemSource,
-    sizes: Sizes,
-    /// Where each flow begins in the list of sizes.
-    from: Vec<u32>,
-    /// Nothing is due from here on.
-    end: u64,
-    /// Nor when so many were.
-    left: u64,
+    items: Box<dyn Iterator<Item = Item> + Send>,
     next: Option<Item>,
-}
-
-#[derive(Debug)]
-enum ItemSource {
-    /// The next time of each flow, its number, what is drawn from; `drift` is the part of a nanosecond that rounding left.
-    Flows {
-        heap: BinaryHeap<Reverse<(u64, u32)>>,
-        flows: Vec<Flow>,
-        arrivals: Arrivals,
-        period: f64,
-    },
-    /// All of them, in order.
-    Listed(VecDeque<Item>),
-    /// The next one of each flow, of distributions: a day of many flows is more than has to be in memory at once.
-    Drawn {
-        heap: BinaryHeap<Reverse<(u64, u32)>>,
-        flows: Vec<Source>,
-        trace: Arc<Trace>,
-    },
-}
-
-/// A flow that draws from a trace, its next number and the size of that message.
-#[derive(Debug)]
-struct Source {
-    drawn: Drawn,
-    seq: u32,
-    size: u32,
-}
-
-#[derive(Debug)]
-struct Flow {
-    random: Random,
-    /// When its first was due, exactly.
-    phase: f64,
-    /// When the last was due (Poisson), exactly.
-    at: f64,
-    seq: u32,
 }
 
 impl Schedule {
@@ -149,11 +106,10 @@ impl Schedule {
         } else {
             f64::INFINITY
         };
-        let mut heap = BinaryHeap::new();
-        let mut all = Vec::new();
         let mut dice = Random::new(seed);
-        let from = starts(&sizes, flows, &mut dice);
-        for flow in 0..flows {
+        let mut from = starts(&sizes, flows, &mut dice).into_iter();
+        let sizes = Arc::new(sizes);
+        let flow = |_| {
             // A stream of its own for each flow: one flow more does not change the others.
             let mut random = Random::new(dice.draw());
             let phase = match arrivals {
@@ -161,62 +117,40 @@ impl Schedule {
                 Arrivals::Poisson => random.exponential() * period,
                 Arrivals::Burst => 0.0,
             };
-            heap.push(Reverse((phase as u64, flow)));
-            all.push(Flow {
-                random,
-                phase,
-                at: phase,
-                seq: 0,
-            });
-        }
-        let kind = ItemSource::Flows {
-            heap,
-            flows: all,
-            arrivals,
-            period,
+            let (sizes, from, mut at) = (sizes.clone(), from.next().unwrap_or(0), phase);
+            move |seq| {
+                at = match (seq, arrivals) {
+                    (0, _) => phase,
+                    (_, Arrivals::Poisson) => at + random.exponential() * period,
+                    // From the first, not from the last: nothing adds up.
+                    _ => phase + f64::from(seq) * period,
+                };
+                Some((at as u64, sizes.of(from, seq)))
+            }
         };
-        Schedule {
-            kind,
-            sizes,
-            from,
-            end,
-            left: u64::MAX,
-            next: None,
-        }
-        .begun()
+        Schedule::until(end, merged((0..flows).map(flow).collect()))
     }
 
     /// What a trace says: time in nanoseconds, flow, size.
     pub fn replay(mut messages: Vec<(u64, u32, u32)>, end: u64) -> Schedule {
         messages.sort_by_key(|(at, flow, _)| (*at, *flow));
-        let mut next: Vec<u32> = Vec::new();
-        let items = messages.into_iter().map(|(at, flow, size)| {
-            if next.len() <= flow as usize {
-                next.resize(flow as usize + 1, 0);
-            }
-            let seq = next.get(flow as usize).copied().unwrap_or(0);
-            if let Some(next) = next.get_mut(flow as usize) {
-                *next += 1;
-            }
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        let item = move |(at, flow, size)| {
+            let count = counts.entry(flow).or_default();
+            *count += 1;
+            let seq = *count - 1;
             Item {
                 at,
                 flow,
                 seq,
                 size,
             }
-        });
-        Schedule {
-            kind: ItemSource::Listed(items.collect()),
-            sizes: Sizes::Fixed(0),
-            from: Vec::new(),
-            end,
-            left: u64::MAX,
-            next: None,
-        }
-        .begun()
+        };
+        Schedule::until(end, messages.into_iter().map(item))
     }
 
-    /// What a trace of distributions says of so many of its sources: see [`crate::traces::replay`].
+    /// What a trace of distributions says of so many of its sources: see [`crate::traces::replay`]. A day of many flows is
+    /// more than has to be in memory at once.
     pub fn drawn(
         trace: Arc<Trace>,
         flows: u32,
@@ -225,45 +159,28 @@ impl Schedule {
         seed: u64,
         end: u64,
     ) -> Schedule {
-        let (mut heap, mut all) = (BinaryHeap::new(), Vec::new());
-        for flow in 0..flows {
+        let flow = |flow| {
             let mut drawn = Drawn::new(flow, speed, rate_scale, seed);
-            let first = drawn.next(&trace, end);
-            all.push(Source {
-                drawn,
-                seq: 0,
-                size: first.map_or(0, |(_, size)| size),
-            });
-            heap.extend(first.map(|(at, _)| Reverse((at, flow))));
-        }
-        let kind = ItemSource::Drawn {
-            heap,
-            flows: all,
-            trace,
+            let trace = trace.clone();
+            move |_| drawn.next(&trace, end)
         };
-        Schedule {
-            kind,
-            sizes: Sizes::Fixed(0),
-            from: Vec::new(),
-            end,
-            left: u64::MAX,
-            next: None,
-        }
-        .begun()
+        Schedule::until(end, merged((0..flows).map(flow).collect()))
     }
 
-    fn begun(mut self) -> Schedule {
-        self.next = self.draw();
-        self
+    fn until(end: u64, items: impl Iterator<Item = Item> + Send + 'static) -> Schedule {
+        let mut items = Box::new(items.take_while(move |item| item.at < end));
+        let next = items.next();
+        Schedule { items, next }
     }
 
     /// Only the first so many.
     #[must_use]
-    pub fn at_most(mut self, count: u64) -> Schedule {
+    pub fn at_most(self, count: u64) -> Schedule {
         // One of them is drawn already.
-        self.left = count.saturating_sub(1);
-        self.next = self.next.filter(|_| count > 0);
-        self
+        let rest = count.saturating_sub(1).try_into().unwrap_or(usize::MAX);
+        let next = self.next.filter(|_| count > 0);
+        let items = Box::new(self.items.take(if count > 0 { rest } else { 0 }));
+        Schedule { items, next }
     }
 
     /// When the next one is due.
@@ -274,58 +191,33 @@ impl Schedule {
     /// Takes the next one if it is due.
     pub fn pop(&mut self, now: u64) -> Option<Item> {
         let item = self.next.filter(|item| item.at <= now)?;
-        self.next = self.draw();
+        self.next = self.items.next();
         Some(item)
     }
+}
 
-    fn draw(&mut self) -> Option<Item> {
-        self.left = self.left.checked_sub(1)?;
-        let item = match &mut self.kind {
-            ItemSource::Listed(items) => items.pop_front()?,
-            ItemSource::Drawn { heap, flows, trace } => {
-                let Reverse((at, number)) = heap.pop()?;
-                let source = flows.get_mut(number as usize)?;
-                let item = Item {
-                    at,
-                    flow: number,
-                    seq: source.seq,
-                    size: source.size,
-                };
-                source.seq += 1;
-                if let Some((at, size)) = source.drawn.next(trace, self.end) {
-                    source.size = size;
-                    heap.push(Reverse((at, number)));
-                }
-                item
-            }
-            ItemSource::Flows {
-                heap,
-                flows,
-                arrivals,
-                period,
-            } => {
-                let mut top = heap.peek_mut()?;
-                let Reverse((at, number)) = *top;
-                let flow = flows.get_mut(number as usize)?;
-                let seq = flow.seq;
-                flow.seq += 1;
-                flow.at = match arrivals {
-                    Arrivals::Poisson => flow.at + flow.random.exponential() * *period,
-                    // From the first, not from the last: nothing adds up.
-                    _ => flow.phase + f64::from(flow.seq) * *period,
-                };
-                *top = Reverse((flow.at as u64, number));
-                let from = self.from.get(number as usize).copied().unwrap_or(0);
-                Item {
-                    at,
-                    flow: number,
-                    seq,
-                    size: self.sizes.of(from, seq),
-                }
-            }
-        };
-        (item.at < self.end).then_some(item)
-    }
+/// Messages of flows in the order of their times. Each flow gives time and size of the message with a number, in turn.
+fn merged<Flow>(mut flows: Vec<Flow>) -> impl Iterator<Item = Item>
+where
+    Flow: FnMut(u32) -> Option<(u64, u32)>,
+{
+    let firsts = (0..).zip(&mut flows);
+    let firsts = firsts.filter_map(|(flow, next)| next(0).map(|(at, size)| (at, flow, 0, size)));
+    let mut heap: BinaryHeap<Reverse<(u64, u32, u32, u32)>> = firsts.map(Reverse).collect();
+    iter::from_fn(move || {
+        let mut top = heap.peek_mut()?;
+        let Reverse((at, flow, seq, size)) = *top;
+        match flows.get_mut(flow as usize)?(seq + 1) {
+            Some((at, size)) => *top = Reverse((at, flow, seq + 1, size)),
+            None => _ = PeekMut::pop(top),
+        }
+        Some(Item {
+            at,
+            flow,
+            seq,
+            size,
+        })
+    })
 }
 
 impl Iterator for Schedule {
@@ -352,15 +244,8 @@ mod tests {
     use crate::load::SECOND;
 
     fn open(rate: f64, flows: u32, arrivals: Arrivals, seed: u64, seconds: u64) -> Vec<Item> {
-        Schedule::open(
-            rate,
-            flows,
-            arrivals,
-            Sizes::Fixed(60),
-            seed,
-            seconds * SECOND,
-        )
-        .collect()
+        let end = seconds * SECOND;
+        Schedule::open(rate, flows, arrivals, Sizes::Fixed(60), seed, end).collect()
     }
 
     #[test]
@@ -368,20 +253,14 @@ mod tests {
         let items = open(3.0, 7, Arrivals::Periodic, 1, 100);
         assert_eq!(items.len(), 7 * 300);
         assert!(items.is_sorted_by_key(|item| item.at));
-        let mut phases: Vec<u64> = items
-            .iter()
-            .filter(|item| item.seq == 0)
-            .map(|item| item.at)
-            .collect();
+        let firsts = items.iter().filter(|item| item.seq == 0);
+        let mut phases: Vec<u64> = firsts.map(|item| item.at).collect();
         assert!(phases.iter().all(|phase| *phase < SECOND / 3 + 1));
         phases.dedup();
         assert_eq!(phases.len(), 7);
         for flow in 0..7 {
-            let times: Vec<u64> = items
-                .iter()
-                .filter(|item| item.flow == flow)
-                .map(|item| item.at)
-                .collect();
+            let of_flow = items.iter().filter(|item| item.flow == flow);
+            let times: Vec<u64> = of_flow.map(|item| item.at).collect();
             // A third of a second is no whole number of nanoseconds; after 100 s it is still right.
             let drift = times[299] as i64 - times[0] as i64 - (299.0 / 3.0 * 1e9) as i64;
             assert!(drift.abs() <= 1, "{drift}");
@@ -431,14 +310,9 @@ mod tests {
 
     #[test]
     fn a_seed_names_a_schedule() {
-        assert_eq!(
-            open(5.0, 3, Arrivals::Poisson, 4, 20),
-            open(5.0, 3, Arrivals::Poisson, 4, 20)
-        );
-        assert_ne!(
-            open(5.0, 3, Arrivals::Poisson, 4, 20),
-            open(5.0, 3, Arrivals::Poisson, 5, 20)
-        );
+        let of_seed = |seed| open(5.0, 3, Arrivals::Poisson, seed, 20);
+        assert_eq!(of_seed(4), of_seed(4));
+        assert_ne!(of_seed(4), of_seed(5));
     }
 
     #[test]
@@ -447,10 +321,8 @@ mod tests {
             || Schedule::open(10.0, 3, Arrivals::Poisson, Sizes::Fixed(60), 4, 20 * SECOND);
         let all: Vec<Item> = schedule().collect();
         for count in [0, 1, 2, 50] {
-            assert_eq!(
-                schedule().at_most(count).collect::<Vec<_>>(),
-                all[..count as usize]
-            );
+            let some: Vec<Item> = schedule().at_most(count).collect();
+            assert_eq!(some, all[..count as usize]);
         }
         assert_eq!(schedule().at_most(1_000_000).count(), all.len());
     }
@@ -458,35 +330,23 @@ mod tests {
     #[test]
     fn nothing_is_due_before_its_time() {
         let mut schedule = Schedule::replay(vec![(20, 1, 5), (10, 0, 7), (30, 1, 9)], 100);
-        assert_eq!((schedule.next_at(), schedule.pop(9)), (Some(10), None));
-        assert_eq!(
-            schedule.pop(25),
+        let item = |at, flow, seq, size| {
             Some(Item {
-                at: 10,
-                flow: 0,
-                seq: 0,
-                size: 7
+                at,
+                flow,
+                seq,
+                size,
             })
-        );
-        assert_eq!(
-            schedule.pop(25),
-            Some(Item {
-                at: 20,
-                flow: 1,
-                seq: 0,
-                size: 5
-            })
-        );
-        assert_eq!(schedule.pop(25), None);
-        assert_eq!(
-            schedule.pop(30),
-            Some(Item {
-                at: 30,
-                flow: 1,
-                seq: 1,
-                size: 9
-            })
-        );
+        };
+        for (now, due) in [
+            (9, None),
+            (25, item(10, 0, 0, 7)),
+            (25, item(20, 1, 0, 5)),
+            (25, None),
+            (30, item(30, 1, 1, 9)),
+        ] {
+            assert_eq!(schedule.pop(now), due);
+        }
         assert_eq!((schedule.next_at(), schedule.pop(u64::MAX)), (None, None));
     }
 
@@ -498,9 +358,8 @@ mod tests {
             [3, 1, 2, 3, 1]
         );
         assert_eq!((sizes.max(), Sizes::Listed(Vec::new()).of(1, 1)), (3, 0));
-        let items: Vec<Item> = Schedule::open(1.0, 2, Arrivals::Periodic, sizes, 11, 6 * SECOND)
-            .filter(|item| item.flow == 0)
-            .collect();
+        let items = Schedule::open(1.0, 2, Arrivals::Periodic, sizes, 11, 6 * SECOND);
+        let items: Vec<Item> = items.filter(|item| item.flow == 0).collect();
         assert_eq!(
             (items[0].size, items[1].size),
             (items[3].size, items[4].size)
