@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use super::flow::leg;
+use super::flow::{leg, outcome};
 use super::say::Say;
 use crate::cell::Driver;
 use crate::command::Outcome;
@@ -24,17 +24,13 @@ pub fn run(
 ) -> io::Result<Outcome> {
     let mut publisher = drivers::publisher(driver, job).map_err(io::Error::other)?;
     let mut subscriber = drivers::subscriber(driver, job).map_err(io::Error::other)?;
+    let receives = format!("{} by {}", job.subscribe_at, leg(&job.subscribe));
+    let publishes = format!("{} by {}", job.publish_at, leg(&job.publish));
     say.settings(&[
         ("driver", json!(driver)),
-        (
-            "receives",
-            json!(format!("{} by {}", job.subscribe_at, leg(&job.subscribe))),
-        ),
+        ("receives", json!(receives)),
         ("filters", json!(job.subscribe_topic(0))),
-        (
-            "publishes",
-            json!(format!("{} by {}", job.publish_at, leg(&job.publish))),
-        ),
+        ("publishes", json!(publishes)),
         ("topics", json!(job.publish_topic(0))),
         ("flows", json!(job.flows)),
     ])?;
@@ -47,44 +43,30 @@ pub fn run(
     let is_enough = |answered: u64| count.is_some_and(|count| answered >= count);
     while !stop.load(Ordering::Relaxed) && clock::now() < end && !is_enough(answered) {
         // What waits for room is looked after soon; else there is time until something comes.
-        let until = clock::now()
-            + if waiting.is_empty() && publisher.unsettled() == 0 {
-                LOOK_UP
-            } else {
-                ROOM
-            };
-        let heard = subscriber.receive(until, &mut |message| match message
-            .topic
-            .rsplit('/')
-            .next()
-            .and_then(|flow| flow.parse::<u32>().ok())
-        {
-            Some(flow) if flow < job.flows => {
-                received += 1;
-                waiting.push_back((flow, message.payload.to_vec()));
+        let is_idle = waiting.is_empty() && publisher.unsettled() == 0;
+        let until = clock::now() + if is_idle { LOOK_UP } else { ROOM };
+        let heard = subscriber.receive(until, &mut |message| {
+            let flow = message.topic.rsplit('/').next();
+            match flow.and_then(|flow| flow.parse::<u32>().ok()) {
+                Some(flow) if flow < job.flows => {
+                    received += 1;
+                    waiting.push_back((flow, message.payload.to_vec()));
+                }
+                _ => strangers += 1,
             }
-            _ => strangers += 1,
         });
         heard.map_err(io::Error::other)?;
-        for _ in 0..waiting.len() {
-            let Some((flow, payload)) = waiting.pop_front() else {
+        // In order: who is behind one that has no room waits, too.
+        while let Some((flow, payload)) = waiting.front() {
+            let gave = publisher.publish(*flow, payload);
+            if gave.map_err(io::Error::other)? == Gave::Full {
                 break;
-            };
-            match publisher
-                .publish(flow, &payload)
-                .map_err(io::Error::other)?
-            {
-                Gave::Taken => answered += 1,
-                Gave::Full => {
-                    // In order: who is behind it waits, too.
-                    waiting.push_front((flow, payload));
-                    break;
-                }
             }
+            waiting.pop_front();
+            answered += 1;
         }
-        publisher
-            .turn(0, false, &mut |_| {})
-            .map_err(io::Error::other)?;
+        let turned = publisher.turn(0, false, &mut |_| {});
+        turned.map_err(io::Error::other)?;
         if clock::now() >= next {
             say.second(&[
                 ("s", json!((next - begun) / SECOND)),
@@ -99,29 +81,21 @@ pub fn run(
     // What was given leaves before the end.
     let deadline = clock::now() + SECOND;
     while publisher.unsettled() > 0 && clock::now() < deadline {
-        publisher
-            .turn(clock::now() + ROOM, true, &mut |_| {})
-            .map_err(io::Error::other)?;
+        let turned = publisher.turn(clock::now() + ROOM, true, &mut |_| {});
+        turned.map_err(io::Error::other)?;
     }
+    let unacknowledged = match job.publish.qos {
+        0 => 0,
+        _ => publisher.unacknowledged(),
+    };
     say.end(&[
         ("received", json!(received)),
         ("answered", json!(answered)),
-        (
-            "unacknowledged",
-            json!(if job.publish.qos > 0 {
-                publisher.unacknowledged()
-            } else {
-                0
-            }),
-        ),
+        ("unacknowledged", json!(unacknowledged)),
         ("of_others", json!(strangers)),
         ("seconds", json!((clock::now() - begun) as f64 / 1e9)),
     ])?;
-    Ok(if stop.load(Ordering::Relaxed) {
-        Outcome::Interrupted
-    } else {
-        Outcome::Done
-    })
+    Ok(outcome(stop))
 }
 
 /// How long one waits for messages before other things are looked after, nanoseconds.

@@ -158,15 +158,13 @@ pub enum Following {
 impl PaceArgs {
     /// As a cell says it.
     pub fn load(&self, flows: u32) -> Load {
-        let arrivals = word(self.arrivals);
-        match (self.flood, self.closed) {
+        let (rate, arrivals) = (self.rate.unwrap_or(1.0), word(self.arrivals));
+        let think_ns = self.closed.map(|pause| pause.as_nanos() as u64);
+        match (self.flood, think_ns) {
             (true, _) => Load::Flood { flows },
-            (false, Some(pause)) => Load::Closed {
-                think_ns: pause.as_nanos() as u64,
-                flows,
-            },
+            (false, Some(think_ns)) => Load::Closed { think_ns, flows },
             (false, None) => Load::Open {
-                rate: self.rate.unwrap_or(1.0),
+                rate,
                 flows,
                 arrivals,
             },
@@ -202,11 +200,12 @@ impl RoleArgs {
         load: Load,
         copies: u32,
     ) -> Result<Cell, String> {
+        let bytes = u32::try_from(self.size).map_err(|_| "a payload is too large".to_owned())?;
         if self.size < PAYLOAD_MIN {
-            return Err(format!(
-                "a payload has at least {PAYLOAD_MIN} bytes: the number of its message"
-            ));
+            let least = format!("a payload has at least {PAYLOAD_MIN} bytes");
+            return Err(format!("{least}: the number of its message"));
         }
+        let lasts = self.duration.map(|duration| duration.as_nanos() as u64);
         Ok(Cell {
             experiment: "role".to_owned(),
             seed: self.seed,
@@ -214,16 +213,12 @@ impl RoleArgs {
             driver: self.driver(),
             publish: self.leg(publish)?,
             subscribe: self.leg(subscribe)?,
-            workload: Workload::Fixed {
-                bytes: u32::try_from(self.size).map_err(|_| "a payload is too large".to_owned())?,
-            },
+            workload: Workload::Fixed { bytes },
             load,
             phases: Phases {
                 settle_ns: 0,
                 warmup_ns: 0,
-                measure_ns: self
-                    .duration
-                    .map_or(FOR_EVER, |duration| duration.as_nanos() as u64),
+                measure_ns: lasts.unwrap_or(FOR_EVER),
                 drain_ns: DRAIN,
             },
             fan_out: copies,
@@ -240,11 +235,9 @@ impl RoleArgs {
     ) -> Result<Job, String> {
         let mut job = Job::of(cell, self.run, address(publish)?, address(subscribe)?);
         let login = |url: &BrokerUrl| {
-            let password = url.password.clone().unwrap_or_default();
-            Some((
-                url.user.clone()?,
-                String::from_utf8_lossy(&password).into_owned(),
-            ))
+            let password = url.password.as_deref().unwrap_or_default();
+            let password = String::from_utf8_lossy(password).into_owned();
+            Some((url.user.clone()?, password))
         };
         job.login = login(publish).or_else(|| login(subscribe));
         // Only our own broker can do that, and it says so.
@@ -268,12 +261,10 @@ pub fn protocol(url: &BrokerUrl) -> Result<Protocol, String> {
 }
 
 fn address(url: &BrokerUrl) -> Result<SocketAddr, String> {
-    let mut found = (url.host.as_str(), url.port)
-        .to_socket_addrs()
-        .map_err(|error| format!("{}: {error}", url.host))?;
-    found
-        .next()
-        .ok_or_else(|| format!("{} has no address", url.host))
+    let host = url.host.as_str();
+    let found = (host, url.port).to_socket_addrs();
+    let mut found = found.map_err(|error| format!("{host}: {error}"))?;
+    found.next().ok_or_else(|| format!("{host} has no address"))
 }
 
 fn mqtt_version(text: &str) -> Result<u8, String> {

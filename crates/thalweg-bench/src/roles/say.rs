@@ -21,26 +21,29 @@ impl<'a> Say<'a> {
 
     /// What is really done.
     pub fn settings(&mut self, settings: &[Named]) -> io::Result<()> {
-        match (self.quiet, self.json) {
-            (true, _) => Ok(()),
-            (false, true) => writeln!(self.out, "{}", json!({ "settings": object(settings) })),
-            (false, false) => writeln!(self.out, "{}", words(settings)),
+        if self.quiet {
+            Ok(())
+        } else {
+            self.line("settings", settings)
         }
     }
 
     pub fn second(&mut self, values: &[Named]) -> io::Result<()> {
-        match (self.quiet, self.json) {
-            (true, _) => Ok(()),
-            (false, true) => writeln!(self.out, "{}", json!({ "second": object(values) })),
-            (false, false) => writeln!(self.out, "{}", words(values)),
-        }?;
-        self.out.flush()
+        if self.quiet {
+            Ok(())
+        } else {
+            self.line("second", values)
+        }
     }
 
     /// The end of a role that has no row.
     pub fn end(&mut self, values: &[Named]) -> io::Result<()> {
+        self.line("summary", values)
+    }
+
+    fn line(&mut self, what: &str, values: &[Named]) -> io::Result<()> {
         match self.json {
-            true => writeln!(self.out, "{}", json!({ "summary": object(values) })),
+            true => writeln!(self.out, "{}", json!({ what: object(values) })),
             false => writeln!(self.out, "{}", words(values)),
         }?;
         self.out.flush()
@@ -65,11 +68,8 @@ impl<'a> Say<'a> {
             )?;
         }
         if roles.receives {
-            let lost = if roles.sends {
-                format!("{} lost, ", row.lost)
-            } else {
-                String::new()
-            };
+            let lost = roles.sends.then(|| format!("{} lost, ", row.lost));
+            let lost = lost.unwrap_or_default();
             writeln!(
                 self.out,
                 "received  {}, {:.1}/s, {} bytes, {lost}{} twice, {} behind a later one, {} of others",
@@ -106,24 +106,17 @@ fn quantiles(of: &Quantiles) -> String {
 pub type Named = (&'static str, Value);
 
 fn object(values: &[Named]) -> Value {
-    values
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-        .collect()
+    let values = values.iter();
+    values.map(|(name, value)| (*name, value.clone())).collect()
 }
 
 /// Names and values, two blanks between.
 fn words(values: &[Named]) -> String {
-    let word = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
+    let word = |(name, value): &Named| match value {
+        Value::String(text) => format!("{name} {text}"),
+        value => format!("{name} {value}"),
     };
-    values
-        .iter()
-        .map(|(name, value)| format!("{name} {}", word(value)))
-        .collect::<Vec<_>>()
-        .join("  ")
+    values.iter().map(word).collect::<Vec<_>>().join("  ")
 }
 
 #[cfg(test)]
@@ -142,18 +135,16 @@ mod tests {
         };
         for (sends, receives) in [(true, false), (false, true), (true, true)] {
             let mut out = Vec::new();
-            Say::new(&mut out, false, true)
-                .summary(&row, Roles { sends, receives })
-                .expect("a Vec takes it");
+            let summary = Say::new(&mut out, false, true).summary(&row, Roles { sends, receives });
+            summary.expect("a Vec takes it");
             let text = String::from_utf8(out).expect("it is text");
-            assert_eq!(
-                (
-                    text.contains("sent      7 of 8"),
-                    text.contains("received  6, 3.0/s")
-                ),
-                (sends, receives)
-            );
-            assert_eq!(text.contains("lost"), sends && receives);
+            for (part, is_there) in [
+                ("sent      7 of 8", sends),
+                ("received  6, 3.0/s", receives),
+                ("lost", sends && receives),
+            ] {
+                assert_eq!(text.contains(part), is_there, "{part}");
+            }
         }
     }
 
@@ -163,20 +154,11 @@ mod tests {
         let mut say = Say::new(&mut out, true, false);
         say.settings(&[("rate", json!(1))]).expect("a Vec takes it");
         say.second(&[("sent", json!(1))]).expect("a Vec takes it");
-        say.summary(
-            &Row::blank(Standing::Valid),
-            Roles {
-                sends: true,
-                receives: true,
-            },
-        )
-        .expect("a Vec takes it");
+        let (sends, receives) = (true, true);
+        let summary = say.summary(&Row::blank(Standing::Valid), Roles { sends, receives });
+        summary.expect("a Vec takes it");
         let text = String::from_utf8(out).expect("it is text");
-        assert_eq!(
-            text.lines()
-                .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-                .count(),
-            3
-        );
+        let is_json = |line| serde_json::from_str::<Value>(line).is_ok();
+        assert_eq!(text.lines().filter(|line| is_json(line)).count(), 3);
     }
 }

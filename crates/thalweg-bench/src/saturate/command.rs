@@ -59,12 +59,9 @@ pub fn run_with(
     trial: &Trial<'_>,
 ) -> io::Result<Outcome> {
     let scenario = args.changes.of(&args.scenario)?;
+    let mut points = scenario.cells;
     // A search has its own repeats.
-    let points: Vec<Cell> = scenario
-        .cells
-        .into_iter()
-        .filter(|cell| cell.repeat == 0)
-        .collect();
+    points.retain(|cell| cell.repeat == 0);
     let folder = args.results.folder(&scenario.name);
     let mut about = results::about(&scenario.name, &points);
     let asked = json!({
@@ -74,40 +71,27 @@ pub fn run_with(
     about["scenario_hash"] = json!(format!("{} {asked}", results::hash(&points)));
     about["saturate"] = asked;
     let mut writer = Writer::open(&folder, &about, args.results.resume)?;
-    let before: HashMap<String, Row> = results::read(&folder)?
-        .trials
-        .into_iter()
-        .map(|(cell, row)| (cell.key(), row))
-        .collect();
+    let before = results::read(&folder)?.trials.into_iter();
+    let before: HashMap<String, Row> = before.map(|(cell, row)| (cell.key(), row)).collect();
     let mut found = Vec::new();
+    let all = |found: &[(String, Found)]| -> Value {
+        found
+            .iter()
+            .map(|(name, found)| told(name, found))
+            .collect()
+    };
     for point in &points {
         let Some(ended) = search(args, point, &before, &mut writer, stop, trial)? else {
             break;
         };
         found.push((name_of(point), ended));
-        writer.set(
-            "saturation",
-            found
-                .iter()
-                .map(|(name, found)| told(name, found))
-                .collect(),
-        )?;
+        writer.set("saturation", all(&found))?;
     }
     let is_interrupted = found.len() < points.len();
     writer.finish(is_interrupted)?;
     paper::render(&folder)?;
     match args.results.json {
-        true => {
-            let list: Vec<Value> = found
-                .iter()
-                .map(|(name, found)| told(name, found))
-                .collect();
-            writeln!(
-                out,
-                "{}",
-                serde_json::to_string_pretty(&json!({ "saturation": list }))?
-            )?;
-        }
+        true => writeln!(out, "{:#}", json!({ "saturation": all(&found) }))?,
         false => table(&found, out)?,
     }
     if !args.results.quiet {
@@ -129,22 +113,21 @@ fn search(
     stop: &AtomicBool,
     trial: &Trial<'_>,
 ) -> io::Result<Option<Found>> {
-    let flows = f64::from(point.load.flows());
-    let start = if let Load::Open { rate, .. } = point.load {
-        rate * flows
+    let rate = match point.load {
+        Load::Open { rate, .. } => rate,
+        _ => START,
+    };
+    let lossless = if point.publish.qos == 0 {
+        BEST_EFFORT
     } else {
-        START * flows
+        0.0
     };
     let mut search = Search::new(Goal {
-        start,
+        start: rate * f64::from(point.load.flows()),
         most: args.most,
         tolerance: args.tol,
         confirmations: CONFIRMATIONS,
-        loss: args.loss.unwrap_or(if point.publish.qos == 0 {
-            BEST_EFFORT
-        } else {
-            0.0
-        }),
+        loss: args.loss.unwrap_or(lossless),
         slope: SLOPE_MAX,
         p99_us: args.p99.map(|nanos| nanos as f64 / 1e3),
     });
@@ -178,26 +161,19 @@ fn search(
 
 fn say(point: &Cell, number: usize, is_long: bool, seen: &Shown) {
     let kind = if is_long { "long" } else { "short" };
-    let Shown {
-        rate,
-        delivered,
-        loss,
-        slope,
-        p99_us,
-        is_valid,
-        is_taken,
-    } = seen;
-    let invalid = match (is_valid, is_taken) {
+    let invalid = match (seen.is_valid, seen.is_taken) {
         (false, _) => ", does not count",
         (true, false) => ", the rest held back",
         (true, true) => "",
     };
     eprintln!(
-        "{} {number} ({kind}): {rate:.0}/s offered, {delivered:.0}/s delivered, {:.2} % lost, backlog {:+.2} %, p99 {:.2} ms{invalid}",
+        "{} {number} ({kind}): {:.0}/s offered, {:.0}/s delivered, {:.2} % lost, backlog {:+.2} %, p99 {:.2} ms{invalid}",
         name_of(point),
-        100.0 * loss,
-        100.0 * slope,
-        p99_us / 1e3,
+        seen.rate,
+        seen.delivered,
+        100.0 * seen.loss,
+        100.0 * seen.slope,
+        seen.p99_us / 1e3,
     );
 }
 
@@ -207,16 +183,12 @@ fn table(found: &[(String, Found)], out: &mut dyn Write) -> io::Result<()> {
         "| point | sustained /s | up to 0.5 % lost /s | peak delivered /s | stopped by | trials |\n|---|---|---|---|---|---|"
     )?;
     for (name, found) in found {
-        let maybe =
-            |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
-        let at_least = if is_lower_bound(found.limit) {
-            "at least "
-        } else {
-            ""
-        };
+        let maybe = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+        let at_least = is_lower_bound(found.limit).then_some("at least ");
         writeln!(
             out,
-            "| {name} | {at_least}{} | {} | {:.0} | {} | {} |",
+            "| {name} | {}{} | {} | {:.0} | {} | {} |",
+            at_least.unwrap_or_default(),
             maybe(found.sustained),
             maybe(found.partial_drop),
             found.peak_delivered,
@@ -309,8 +281,8 @@ mod tests {
             },
         };
         let (stop, count) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let capacity = |cell: &Cell| {
-            if cell.system == "mosquitto" {
+        let capacity = |name: &str| {
+            if name.ends_with("mosquitto") {
                 3000.0
             } else {
                 5000.0
@@ -318,66 +290,43 @@ mod tests {
         };
         let stopping = |cell: &Cell, stop: &AtomicBool| {
             stop.store(count.fetch_add(1, Ordering::SeqCst) == 6, Ordering::SeqCst);
-            broker(cell, capacity(cell))
+            broker(cell, capacity(&cell.system))
         };
-        let mut out = Vec::new();
-        assert_eq!(
-            run_with(&args, &mut out, &stop, &stopping).expect("it ran"),
-            Outcome::Interrupted
-        );
+        let outcome = run_with(&args, &mut Vec::new(), &stop, &stopping);
+        assert_eq!(outcome.expect("it ran"), Outcome::Interrupted);
         stop.store(false, Ordering::SeqCst);
         args.results.resume = true;
         let (again, mut out) = (AtomicUsize::new(0), Vec::new());
         let going_on = |cell: &Cell, _: &AtomicBool| {
             again.fetch_add(1, Ordering::SeqCst);
-            broker(cell, capacity(cell))
+            broker(cell, capacity(&cell.system))
         };
-        assert_eq!(
-            run_with(&args, &mut out, &stop, &going_on).expect("it ran"),
-            Outcome::Done
-        );
+        let outcome = run_with(&args, &mut out, &stop, &going_on);
+        assert_eq!(outcome.expect("it ran"), Outcome::Done);
         let found: Value = serde_json::from_slice(&out).expect("JSON");
         let mut trials = 0;
         for point in found["saturation"].as_array().expect("a list") {
-            let capacity = if point["point"] == "name=mosquitto" {
-                3000.0
-            } else {
-                5000.0
-            };
-            let sustained = point["sustained_per_s"].as_f64().expect("found");
-            assert!(
-                sustained / capacity > 0.965 && sustained / capacity < 1.006,
-                "{point}"
-            );
+            let capacity = capacity(point["point"].as_str().expect("a name"));
+            let sustained = point["sustained_per_s"].as_f64().expect("found") / capacity;
+            assert!(sustained > 0.965 && sustained < 1.006, "{point}");
             assert_eq!(point["limit"], "backlog");
             trials += point["trials"].as_u64().expect("a count");
         }
         assert_eq!(trials as usize, 6 + again.into_inner(), "six were there");
-        assert_eq!(
-            results::read(&folder.0.join("out"))
-                .expect("written")
-                .trials
-                .len() as u64,
-            trials
-        );
+        let written = results::read(&folder.0.join("out")).expect("written");
+        assert_eq!(written.trials.len() as u64, trials);
         // Of these, `recommend` takes the three of each point that confirmed.
-        let source =
-            crate::recommend::Source::open(&folder.0.join("out")).expect("it reads searches");
-        assert_eq!(source.trials.len(), 2 * CONFIRMATIONS as usize);
-        assert!(
-            source
-                .trials
-                .iter()
-                .all(|(cell, _)| matches!(cell.load, Load::Flood { flows: 10 }))
-        );
+        let source = crate::recommend::Source::open(&folder.0.join("out"));
+        let taken = source.expect("it reads searches").trials;
+        assert_eq!(taken.len(), 2 * CONFIRMATIONS as usize);
+        let mut loads = taken.iter().map(|(cell, _)| &cell.load);
+        assert!(loads.all(|load| matches!(load, Load::Flood { flows: 10 })));
     }
 
     #[test]
     fn growth_is_the_slope_of_what_is_under_way() {
-        assert!((super::super::slope(&[1.0, 3.0, 5.0, 7.0]) - 2.0).abs() < 1e-12);
-        assert_eq!(
-            (super::super::slope(&[5.0]), super::super::slope(&[])),
-            (0.0, 0.0)
-        );
+        let slope = super::super::slope;
+        assert!((slope(&[1.0, 3.0, 5.0, 7.0]) - 2.0).abs() < 1e-12);
+        assert_eq!((slope(&[5.0]), slope(&[])), (0.0, 0.0));
     }
 }

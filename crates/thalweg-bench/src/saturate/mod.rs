@@ -8,19 +8,20 @@ mod search;
 pub use search::{Found, Goal, Search, Shown, Step};
 
 use crate::cell::{Cell, Load, Measured, Row, Second, Standing};
+use crate::load::SECOND;
 
 /// The cell of a step: its rate spread over its flows, and its name with the number of the step.
 pub fn cell_at(base: &Cell, step: usize, rate: f64, is_long: bool, short_ns: u64) -> Option<Cell> {
-    let (flows, arrivals) = match &base.load {
-        Load::Open {
-            flows, arrivals, ..
-        } => (*flows, arrivals.clone()),
-        Load::Flood { flows } => (*flows, "periodic".to_owned()),
+    let flows = base.load.flows();
+    let arrivals = match &base.load {
+        Load::Open { arrivals, .. } => arrivals.clone(),
+        Load::Flood { .. } => "periodic".to_owned(),
         Load::Closed { .. } | Load::Replay { .. } => return None,
     };
     let mut cell = base.clone();
+    let rate_of_flow = rate / f64::from(flows.max(1));
     cell.load = Load::Open {
-        rate: rate / f64::from(flows.max(1)),
+        rate: rate_of_flow,
         flows,
         arrivals,
     };
@@ -45,11 +46,9 @@ pub fn point_of(step: &Cell) -> Cell {
 
 /// A point in words.
 pub fn name_of(cell: &Cell) -> String {
-    let axes = cell.point();
-    if axes.is_empty() {
-        cell.experiment.clone()
-    } else {
-        axes
+    match cell.point() {
+        axes if axes.is_empty() => cell.experiment.clone(),
+        axes => axes,
     }
 }
 
@@ -60,17 +59,10 @@ pub fn is_lower_bound(limit: &str) -> bool {
 
 /// What a trial shows; the growth of its backlog is put among its other figures, so that a resumed search finds it.
 pub fn shown(cell: &Cell, rate: f64, measured: &mut Measured) -> Shown {
-    let phases = cell.phases;
-    let (from, lasts) = (
-        phases.warmup_ns.div_ceil(SECOND),
-        phases.measure_ns / SECOND,
-    );
-    let under_way = under_way(&measured.seconds, u64::from(cell.fan_out));
-    let within: Vec<f64> = under_way
-        .into_iter()
-        .skip(from as usize)
-        .take(lasts as usize)
-        .collect();
+    let from = cell.phases.warmup_ns.div_ceil(SECOND) as usize;
+    let lasts = (cell.phases.measure_ns / SECOND) as usize;
+    let under_way = under_way(&measured.seconds, u64::from(cell.fan_out)).into_iter();
+    let within: Vec<f64> = under_way.skip(from).take(lasts).collect();
     let growth = slope(&within) / (rate * f64::from(cell.fan_out.max(1)));
     measured.row.more.insert(SLOPE.to_owned(), growth);
     shown_by(rate, &measured.row)
@@ -80,19 +72,14 @@ pub fn shown(cell: &Cell, rate: f64, measured: &mut Measured) -> Shown {
 pub fn shown_by(rate: f64, row: &Row) -> Shown {
     // What comes in the drain was not delivered at that rate.
     let in_time = row.delivered.saturating_sub(row.late);
-    let loss = if row.expected > 0 {
-        row.lost as f64 / row.expected as f64
-    } else {
-        1.0
-    };
+    let (delivered, loss) = (
+        in_time as f64 / row.seconds,
+        row.lost as f64 / row.expected as f64,
+    );
     Shown {
         rate,
-        delivered: if row.seconds > 0.0 {
-            in_time as f64 / row.seconds
-        } else {
-            0.0
-        },
-        loss,
+        delivered: if row.seconds > 0.0 { delivered } else { 0.0 },
+        loss: if row.expected > 0 { loss } else { 1.0 },
         slope: row.more.get(SLOPE).copied().unwrap_or_default(),
         p99_us: row.response.p99,
         is_valid: matches!(row.standing, Standing::Valid | Standing::HeldBack(_)),
@@ -103,30 +90,23 @@ pub fn shown_by(rate: f64, row: &Row) -> Shown {
 /// Copies under way at the end of each second.
 fn under_way(seconds: &[Second], fan_out: u64) -> Vec<f64> {
     let mut balance = 0.0;
-    let mut under_way = Vec::new();
-    for second in seconds {
+    let add = |second: &Second| {
         balance += (second.sent * fan_out) as f64 - second.received as f64;
-        under_way.push(balance);
-    }
-    under_way
+        balance
+    };
+    seconds.iter().map(add).collect()
 }
 
 /// Growth a second: the line of least squares through one number a second. 0 for fewer than two.
 pub fn slope(numbers: &[f64]) -> f64 {
     let n = numbers.len() as f64;
     let (middle, mean) = ((n - 1.0) / 2.0, numbers.iter().sum::<f64>() / n);
-    let each = || {
-        numbers
-            .iter()
-            .enumerate()
-            .map(|(at, number)| (at as f64 - middle, number - mean))
-    };
-    let spread: f64 = each().map(|(x, _)| x * x).sum();
-    if spread > 0.0 {
-        each().map(|(x, y)| x * y).sum::<f64>() / spread
-    } else {
-        0.0
+    let mut sums = (0.0, 0.0);
+    for (at, number) in numbers.iter().enumerate() {
+        let x = at as f64 - middle;
+        sums = (sums.0 + x * x, sums.1 + x * (number - mean));
     }
+    if sums.0 > 0.0 { sums.1 / sums.0 } else { 0.0 }
 }
 
 /// Axes that a search adds to its point.
@@ -137,4 +117,3 @@ const SLOPE: &str = "backlog_slope";
 /// Of a short trial.
 const WARMUP_NS: u64 = SECOND;
 const DRAIN_NS: u64 = 2 * SECOND;
-const SECOND: u64 = 1_000_000_000;

@@ -95,6 +95,9 @@ pub struct Found {
 pub struct Search {
     goal: Goal,
     stage: Stage,
+    /// The highest rate that passed a short trial, and the lowest that failed one.
+    low: Option<f64>,
+    high: Option<f64>,
     shown: Vec<Shown>,
     limit: &'static str,
     /// The last trial failed and is tried again.
@@ -103,39 +106,21 @@ pub struct Search {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// Rate to try, highest that passed, lowest that failed.
-    Ramp {
-        rate: f64,
-        low: Option<f64>,
-        high: Option<f64>,
-    },
-    Bisect {
-        low: f64,
-        high: f64,
-    },
+    /// Ramp and bisection: until `low` and `high` are near enough.
+    Seek,
     /// Rate, passes so far, steps down so far.
-    Confirm {
-        rate: f64,
-        passed: u32,
-        steps: u32,
-    },
-    Over {
-        sustained: Option<f64>,
-    },
+    Confirm(f64, u32, u32),
+    Over(Option<f64>),
 }
 
 impl Search {
     /// A search that has not begun.
     pub fn new(goal: Goal) -> Search {
-        let rate = goal.start.min(goal.most);
-        let stage = Stage::Ramp {
-            rate,
-            low: None,
-            high: None,
-        };
         Search {
             goal,
-            stage,
+            stage: Stage::Seek,
+            low: None,
+            high: None,
             shown: Vec::new(),
             limit: "most",
             is_second: false,
@@ -144,20 +129,20 @@ impl Search {
 
     /// What is next. The same until something is shown.
     pub fn next_step(&self) -> Step {
-        match self.stage {
-            Stage::Ramp { rate, .. } => Step::Measure {
-                rate,
-                is_long: false,
-            },
-            Stage::Bisect { low, high } => Step::Measure {
-                rate: (low * high).sqrt(),
-                is_long: false,
-            },
-            Stage::Confirm { rate, .. } => Step::Measure {
-                rate,
-                is_long: true,
-            },
-            Stage::Over { sustained } => Step::End(self.found(sustained)),
+        let (rate, is_long) = match self.stage {
+            Stage::Seek => (self.sought(), false),
+            Stage::Confirm(rate, ..) => (rate, true),
+            Stage::Over(sustained) => return Step::End(self.found(sustained)),
+        };
+        Step::Measure { rate, is_long }
+    }
+
+    fn sought(&self) -> f64 {
+        match (self.low, self.high) {
+            (None, None) => self.goal.start.min(self.goal.most),
+            (Some(low), None) => (2.0 * low).min(self.goal.most),
+            (None, Some(high)) => high / 2.0,
+            (Some(low), Some(high)) => (low * high).sqrt(),
         }
     }
 
@@ -165,7 +150,7 @@ impl Search {
     pub fn show(&mut self, shown: Shown) {
         self.shown.push(shown);
         let refused = self.goal.refuses(&shown);
-        let may_be_chance = !matches!(self.stage, Stage::Confirm { .. }) || !shown.is_valid;
+        let may_be_chance = !matches!(self.stage, Stage::Confirm(..)) || !shown.is_valid;
         if refused.is_some() && may_be_chance && !self.is_second {
             self.is_second = true;
             return;
@@ -177,92 +162,46 @@ impl Search {
         self.stage = self.after(refused.is_none());
     }
 
-    fn after(&self, is_passed: bool) -> Stage {
+    fn after(&mut self, is_passed: bool) -> Stage {
         match (self.stage, is_passed) {
-            (Stage::Ramp { rate, high, .. }, true) => match high {
-                Some(high) => self.between(rate, high),
-                None if rate >= self.goal.most => confirm(rate),
-                None => Stage::Ramp {
-                    rate: (2.0 * rate).min(self.goal.most),
-                    low: Some(rate),
-                    high,
-                },
-            },
-            (Stage::Ramp { rate, low, .. }, false) => match low {
-                Some(low) => self.between(low, rate),
-                None if rate < RATE_MIN => Stage::Over { sustained: None },
-                None => Stage::Ramp {
-                    rate: rate / 2.0,
-                    low,
-                    high: Some(rate),
-                },
-            },
-            (Stage::Bisect { low, high }, true) => self.between((low * high).sqrt(), high),
-            (Stage::Bisect { low, high }, false) => self.between(low, (low * high).sqrt()),
-            (
-                Stage::Confirm {
-                    rate,
-                    passed,
-                    steps,
-                },
-                true,
-            ) => match passed + 1 >= self.goal.confirmations {
-                true => Stage::Over {
-                    sustained: Some(rate),
-                },
-                false => Stage::Confirm {
-                    rate,
-                    passed: passed + 1,
-                    steps,
-                },
-            },
-            (
-                Stage::Confirm {
-                    steps: STEPS_MAX, ..
-                },
-                false,
-            ) => Stage::Over { sustained: None },
-            (Stage::Confirm { rate, steps, .. }, false) => Stage::Confirm {
-                rate: rate / (1.0 + self.goal.tolerance),
-                passed: 0,
-                steps: steps + 1,
-            },
-            (Stage::Over { sustained }, _) => Stage::Over { sustained },
-        }
-    }
-
-    fn between(&self, low: f64, high: f64) -> Stage {
-        if high / low <= 1.0 + self.goal.tolerance {
-            confirm(low)
-        } else {
-            Stage::Bisect { low, high }
+            (Stage::Seek, _) => {
+                let rate = Some(self.sought());
+                match is_passed {
+                    true => self.low = rate,
+                    false => self.high = rate,
+                }
+                match (self.low, self.high) {
+                    (Some(low), None) if low >= self.goal.most => Stage::Confirm(low, 0, 0),
+                    (Some(low), Some(high)) if high / low <= 1.0 + self.goal.tolerance => {
+                        Stage::Confirm(low, 0, 0)
+                    }
+                    (None, Some(high)) if high < RATE_MIN => Stage::Over(None),
+                    _ => Stage::Seek,
+                }
+            }
+            (Stage::Confirm(rate, passed, _), true) if passed + 1 >= self.goal.confirmations => {
+                Stage::Over(Some(rate))
+            }
+            (Stage::Confirm(rate, passed, steps), true) => Stage::Confirm(rate, passed + 1, steps),
+            (Stage::Confirm(_, _, STEPS_MAX), false) => Stage::Over(None),
+            (Stage::Confirm(rate, _, steps), false) => {
+                Stage::Confirm(rate / (1.0 + self.goal.tolerance), 0, steps + 1)
+            }
+            (over @ Stage::Over(_), _) => over,
         }
     }
 
     fn found(&self, sustained: Option<f64>) -> Found {
-        let partial = self
-            .shown
-            .iter()
-            .filter(|shown| shown.is_valid && shown.is_taken && shown.loss <= PARTIAL_DROP);
+        let counts = |it: &&Shown| it.is_valid && it.is_taken && it.loss <= PARTIAL_DROP;
+        let partial = self.shown.iter().filter(counts).map(|shown| shown.rate);
+        let delivered = self.shown.iter().map(|shown| shown.delivered);
         Found {
             sustained,
-            partial_drop: partial.map(|shown| shown.rate).reduce(f64::max),
-            peak_delivered: self
-                .shown
-                .iter()
-                .map(|shown| shown.delivered)
-                .fold(0.0, f64::max),
+            partial_drop: partial.reduce(f64::max),
+            peak_delivered: delivered.fold(0.0, f64::max),
             limit: self.limit,
             trials: self.shown.len() as u32,
         }
-    }
-}
-
-fn confirm(rate: f64) -> Stage {
-    Stage::Confirm {
-        rate,
-        passed: 0,
-        steps: 0,
     }
 }
 
@@ -294,9 +233,8 @@ mod tests {
 
     /// One server of constant service time (M/D/1) with a queue for so many, at Poisson arrivals for some seconds.
     fn server(capacity: f64, room: usize, rate: f64, seconds: f64, random: &mut Random) -> Shown {
-        let (mut now, mut free, mut waits, mut lost, mut count, mut done) =
-            (0.0, 0.0_f64, Vec::new(), 0, 0, 0);
-        let mut under_way = Vec::new();
+        let (mut now, mut free, mut lost, mut count, mut done) = (0.0, 0.0_f64, 0, 0, 0);
+        let (mut waits, mut under_way) = (Vec::new(), Vec::new());
         let mut next_sample = 1.0;
         loop {
             now += random.exponential() / rate;
@@ -317,17 +255,13 @@ mod tests {
             waits.push((free - now) * 1e6);
         }
         waits.sort_by(f64::total_cmp);
+        let p99 = waits.get(waits.len() * 99 / 100);
         Shown {
-            rate,
             delivered: f64::from(done) / seconds,
             loss: f64::from(lost) / f64::from(count.max(1)),
             slope: super::super::slope(&under_way) / rate,
-            p99_us: waits
-                .get(waits.len() * 99 / 100)
-                .copied()
-                .unwrap_or_default(),
-            is_valid: true,
-            is_taken: true,
+            p99_us: p99.copied().unwrap_or_default(),
+            ..sharp(capacity, rate)
         }
     }
 
@@ -348,28 +282,17 @@ mod tests {
             let mut random = Random::new(seed);
             let capacity = 500.0 * (1.0 + random.unit() * 20.0);
             let found = search(GOAL, |rate, is_long| {
-                server(
-                    capacity,
-                    2000,
-                    rate,
-                    if is_long { 20.0 } else { 4.0 },
-                    &mut random,
-                )
+                let seconds = if is_long { 20.0 } else { 4.0 };
+                server(capacity, 2000, rate, seconds, &mut random)
             });
-            let sustained = found.sustained.expect("it has a capacity");
+            let words = format!("seed {seed}: {found:?} of {capacity}");
+            let sustained = found.sustained.expect("it has a capacity") / capacity;
+            let peak = found.peak_delivered / capacity;
             // At Poisson arrivals the backlog wanders: some percent below the capacity is what lasts.
-            assert!(
-                (0.90..=1.01).contains(&(sustained / capacity)),
-                "seed {seed}: {found:?} of {capacity}"
-            );
-            assert!(
-                (0.95..=1.05).contains(&(found.peak_delivered / capacity)),
-                "seed {seed}: {found:?} of {capacity}"
-            );
-            assert!(
-                found.trials < 60 && ["backlog", "loss"].contains(&found.limit),
-                "seed {seed}: {found:?}"
-            );
+            assert!((0.90..=1.01).contains(&sustained), "{words}");
+            assert!((0.95..=1.05).contains(&peak), "{words}");
+            assert!(found.trials < 60, "{words}");
+            assert!(["backlog", "loss"].contains(&found.limit), "{words}");
         }
     }
 
@@ -383,19 +306,12 @@ mod tests {
         for seed in 0..4 {
             let mut random = Random::new(seed);
             let found = search(goal, |rate, is_long| {
-                server(
-                    2000.0,
-                    100_000,
-                    rate,
-                    if is_long { 30.0 } else { 5.0 },
-                    &mut random,
-                )
+                let seconds = if is_long { 30.0 } else { 5.0 };
+                server(2000.0, 100_000, rate, seconds, &mut random)
             });
             let load = found.sustained.expect("it has one") / 2000.0;
-            assert!(
-                (0.70..=0.86).contains(&load) && found.limit == "p99",
-                "seed {seed}: {load} {found:?}"
-            );
+            let is_right = (0.70..=0.86).contains(&load) && found.limit == "p99";
+            assert!(is_right, "seed {seed}: {load} {found:?}");
         }
     }
 
@@ -417,17 +333,13 @@ mod tests {
     fn a_sharp_limit_is_found_to_the_tolerance_from_either_side() {
         for start in [1.0, 100.0, 777.0, 1e6] {
             let found = search(Goal { start, ..GOAL }, |rate, _| sharp(777.0, rate));
-            let sustained = found.sustained.expect("it has one");
-            assert!(
-                (777.0 / 1.031..=777.0 * 1.002).contains(&sustained),
-                "{start}: {found:?}"
-            );
-            assert!(
-                found
-                    .partial_drop
-                    .is_some_and(|rate| rate >= sustained && rate <= 777.0 * 1.006),
-                "{found:?}"
-            );
+            let within = |rate: Option<f64>, least: f64, most: f64| {
+                rate.is_some_and(|rate| (least..=most).contains(&rate))
+            };
+            let sustained = found.sustained.unwrap_or_default();
+            let is_right = within(found.sustained, 777.0 / 1.031, 777.0 * 1.002)
+                && within(found.partial_drop, sustained, 777.0 * 1.006);
+            assert!(is_right, "{start}: {found:?}");
             assert_eq!((found.limit, found.peak_delivered), ("loss", 777.0));
         }
     }
@@ -435,81 +347,60 @@ mod tests {
     #[test]
     fn one_hiccup_does_not_end_a_ramp_and_a_confirmation_that_fails_goes_down() {
         let mut trials = 0;
-        let found = search(GOAL, |rate, _| {
+        let with_hiccup = search(GOAL, |rate, _| {
             trials += 1;
-            if trials == 2 {
-                Shown {
-                    loss: 0.5,
-                    ..sharp(777.0, rate)
-                }
-            } else {
-                sharp(777.0, rate)
-            }
+            let sharp = sharp(777.0, rate);
+            let loss = if trials == 2 { 0.5 } else { sharp.loss };
+            Shown { loss, ..sharp }
         });
-        assert!(
-            found.sustained.is_some_and(|rate| rate > 750.0),
-            "{found:?}"
-        );
-        // Long trials stand less than short ones.
-        let found = search(GOAL, |rate, is_long| {
-            sharp(if is_long { 700.0 } else { 777.0 }, rate)
-        });
-        assert!(
-            found
-                .sustained
-                .is_some_and(|rate| rate <= 700.7 && rate > 675.0),
-            "{found:?}"
-        );
-        let found = search(GOAL, |rate, is_long| {
-            sharp(if is_long { 1.0 } else { 777.0 }, rate)
-        });
-        assert_eq!(found.sustained, None, "it never lasts");
+        let less_in_long_ones = |limit| {
+            search(GOAL, move |rate, is_long| {
+                sharp(if is_long { limit } else { 777.0 }, rate)
+            })
+        };
+        for (found, least, most) in [
+            (with_hiccup, 750.0, 778.0),
+            (less_in_long_ones(700.0), 675.0, 700.7),
+        ] {
+            let sustained = found.sustained.unwrap_or_default();
+            assert!(least < sustained && sustained <= most, "{found:?}");
+        }
+        assert_eq!(less_in_long_ones(1.0).sustained, None, "it never lasts");
     }
 
     #[test]
     fn the_generators_limit_is_told_and_the_highest_rate_is_kept() {
         // A window that is used up: all that was sent is delivered, and nothing grows.
-        let found = search(GOAL, |rate, _| Shown {
+        let not_taken = search(GOAL, |rate, _| Shown {
             is_taken: rate < 5000.0,
             ..sharp(1e9, rate)
         });
-        assert!(
-            found.limit == HELD_BACK && found.sustained.is_some_and(|rate| rate < 5000.0),
-            "{found:?}"
-        );
-        let found = search(GOAL, |rate, _| Shown {
+        let not_valid = search(GOAL, |rate, _| Shown {
             is_valid: rate < 5000.0,
             ..sharp(1e9, rate)
         });
-        assert!(
-            found.limit == NOT_VALID && found.sustained.is_some_and(|rate| rate < 5000.0),
-            "{found:?}"
-        );
+        for (found, limit) in [(not_taken, HELD_BACK), (not_valid, NOT_VALID)] {
+            let is_below = found.sustained.is_some_and(|rate| rate < 5000.0);
+            assert!(found.limit == limit && is_below, "{found:?}");
+        }
         let mut trials = 0;
-        let found = search(GOAL, |rate, is_long| {
+        let every_other_long_one = search(GOAL, |rate, is_long| {
             trials += 1;
+            let is_valid = !is_long || trials % 2 == 0;
             Shown {
-                is_valid: !is_long || trials % 2 == 0,
+                is_valid,
                 ..sharp(777.0, rate)
             }
         });
-        assert!(
-            found.sustained.is_some_and(|rate| rate > 750.0),
-            "every other long trial does not count: {found:?}"
-        );
-        let found = search(
-            Goal {
-                most: 1000.0,
-                ..GOAL
-            },
-            |rate, _| sharp(1e9, rate),
-        );
-        assert_eq!((found.sustained, found.limit), (Some(1000.0), "most"));
-        let found = search(GOAL, |rate, _| sharp(1e-9, rate));
-        assert_eq!(
-            (found.sustained, found.partial_drop),
-            (None, None),
-            "nothing passes"
-        );
+        let sustained = every_other_long_one.sustained.unwrap_or_default();
+        assert!(sustained > 750.0, "{every_other_long_one:?}");
+        let goal = Goal {
+            most: 1000.0,
+            ..GOAL
+        };
+        let most = search(goal, |rate, _| sharp(1e9, rate));
+        assert_eq!((most.sustained, most.limit), (Some(1000.0), "most"));
+        let nothing = search(GOAL, |rate, _| sharp(1e-9, rate));
+        assert_eq!((nothing.sustained, nothing.partial_drop), (None, None));
     }
 }
