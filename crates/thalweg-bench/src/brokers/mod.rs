@@ -25,7 +25,7 @@ mod thalweg;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub(crate) use meter::family_cpu_s;
 pub(crate) use native::cache;
@@ -42,10 +42,12 @@ use site::Site;
 #[derive(Debug)]
 pub struct Running {
     addresses: BTreeMap<Protocol, Ends>,
-    version: String,
-    configuration: String,
+    /// Name and version, as the program says it.
+    pub version: String,
+    /// Its configuration, whole, as it was written.
+    pub configuration: String,
     /// The certificate that it shows, PEM, if it has one of ours.
-    certificate: Option<PathBuf>,
+    pub certificate: Option<PathBuf>,
     /// None if it was started outside the laboratory, or if there is no process.
     process: Option<Process>,
     /// Of peers, who have no process here.
@@ -169,21 +171,6 @@ impl Running {
     fn process(&self) -> Option<u32> {
         self.process.as_ref().and_then(Process::id)
     }
-
-    /// Name and version, as the program says it.
-    pub fn version(&self) -> String {
-        self.version.clone()
-    }
-
-    /// The certificate that it shows, PEM, if it was made here.
-    pub fn certificate(&self) -> Option<&Path> {
-        self.certificate.as_deref()
-    }
-
-    /// Its configuration, whole, as it was written.
-    pub fn configuration(&self) -> &str {
-        &self.configuration
-    }
 }
 
 /// One that runs: `HOST:PORT`, or `PROTOCOL=HOST:PORT,…` where legs differ.
@@ -269,10 +256,10 @@ mod tests {
                 Err(NoBroker::Failed(error)) => panic!("{system}: {error}"),
             };
             let address = running.address(protocol).expect("it was asked for");
-            let (version, took) = (running.version(), begun.elapsed());
+            let (version, took) = (&running.version, begun.elapsed());
             println!("{version}: {} at {address} after {took:?}", word(protocol));
             assert!(version.contains(|c: char| c.is_ascii_digit()), "{version}");
-            let configuration = running.configuration();
+            let configuration = &running.configuration;
             let port = address.port().to_string();
             assert!(configuration.contains(&port), "{configuration}");
             let used = running.usage();

@@ -58,7 +58,7 @@ fn attempt(course: &Course<'_>, stop: &AtomicBool) -> io::Result<Trial> {
             begun: clock::now(),
             trial: Mutex::new(Trial {
                 step: course.step().as_nanos() as u64,
-                version: broker.version(),
+                version: broker.version.clone(),
                 messages: messages(course),
                 ..Trial::default()
             }),

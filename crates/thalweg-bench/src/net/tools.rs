@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use crate::brokers::found;
+
 /// Runs a program to its end, with something on its standard input; what it said is returned or in the error.
 pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<String> {
     let missing = |error: io::Error| match error.kind() {
@@ -40,13 +42,9 @@ pub const PROGRAMS: [(&str, &str); 3] =
 
 /// Those of [`PROGRAMS`] that are not installed.
 pub fn absent() -> Vec<&'static str> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there =
-        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    PROGRAMS
-        .iter()
-        .map(|(program, _)| *program)
-        .filter(|program| !is_there(program))
+    let programs = PROGRAMS.iter().map(|(program, _)| *program);
+    programs
+        .filter(|program| found(&[program]).is_none())
         .collect()
 }
 

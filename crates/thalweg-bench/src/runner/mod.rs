@@ -31,29 +31,16 @@ pub struct Manner {
     pub is_quiet: bool,
 }
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ended {
-    /// Trials that were there already.
-    pub kept: usize,
-    /// Trials that were measured now.
-    pub measured: usize,
-    /// Of these, trials that do not count.
-    pub invalid: usize,
-    /// Whether it was stopped before its end.
-    pub is_interrupted: bool,
-}
-
 /// Measures all cells that the folder does not have: those that have to be alone one after the other, then tiny ones side by
 /// side. Trials that `stop` has cut short are not written: a resumed run measures them. Whatever was written before an error
-/// stays.
+/// stays. Returns whether it was stopped before its end.
 pub fn run(
     cells: &[Cell],
     writer: &mut Writer,
     manner: Manner,
     stop: &AtomicBool,
     trial: &Trial<'_>,
-) -> io::Result<Ended> {
+) -> io::Result<bool> {
     let beside = Room::beside(manner.side_by_side);
     let name = cells.first().map_or("", |cell| cell.experiment.as_str());
     let (mut run, due) = Run::of(name, cells, writer, beside, manner.is_quiet, stop);
@@ -82,7 +69,6 @@ pub struct Run<'r> {
     stop: &'r AtomicBool,
     voice: Voice,
     state: State,
-    kept: usize,
     failure: Option<io::Error>,
 }
 
@@ -114,7 +100,6 @@ impl<'r> Run<'r> {
             stop,
             voice,
             state,
-            kept: cells.len() - due.len(),
             failure: None,
         };
         (run, due)
@@ -152,18 +137,10 @@ impl<'r> Run<'r> {
         true
     }
 
-    /// How it ended, or what could not be written.
-    pub fn end(self) -> io::Result<Ended> {
-        let State {
-            over, all, invalid, ..
-        } = self.state;
-        let ended = Ended {
-            kept: self.kept,
-            measured: over,
-            invalid,
-            is_interrupted: self.stop.load(Ordering::Relaxed) && over < all,
-        };
-        self.failure.map_or(Ok(ended), Err)
+    /// Whether it was stopped before its end, or what could not be written.
+    pub fn end(self) -> io::Result<bool> {
+        let is_cut = self.stop.load(Ordering::Relaxed) && self.state.over < self.state.all;
+        self.failure.map_or(Ok(is_cut), Err)
     }
 }
 

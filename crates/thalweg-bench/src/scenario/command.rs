@@ -143,7 +143,7 @@ pub fn measure(
         side_by_side: args.side_by_side,
         is_quiet: args.results.quiet,
     };
-    let ended = runner::run(&scenario.cells, &mut writer, manner, stop, trial)?;
+    let is_interrupted = runner::run(&scenario.cells, &mut writer, manner, stop, trial)?;
     let measured = results::read(&folder)?.trials;
     let judged: Vec<Judged> = scenario
         .assertions
@@ -151,7 +151,7 @@ pub fn measure(
         .map(|assertion| assertion.judge(&measured))
         .collect();
     writer.set("assertions", judged.iter().map(told).collect())?;
-    writer.finish(ended.is_interrupted)?;
+    writer.finish(is_interrupted)?;
     let valid = cell::valid(&measured).count();
     let lacking = lacking(scenario, &measured);
     // A terminal gets the table, the folder the page.
@@ -188,7 +188,7 @@ pub fn measure(
         );
     }
     Ok(match () {
-        () if ended.is_interrupted => Outcome::Interrupted,
+        () if is_interrupted => Outcome::Interrupted,
         () if valid == 0 => Outcome::Invalid,
         () if judged.iter().any(|judged| !judged.holds()) => Outcome::ShapeFailed,
         () if !lacking.is_empty() => Outcome::Invalid,

@@ -95,11 +95,11 @@ pub fn measure(study: Study, args: &SuiteArgs, folder: &Path, stop: &AtomicBool)
         Study::E2d => e2d::drive(&due, args, stop, &mut take),
         _ => pool::drive(&due, room, stop, &|cell| attempt(cell, stop), &mut take),
     }
-    let ended = run.end()?;
+    let is_interrupted = run.end()?;
     if let Some(spent) = spent {
         writer.set("cpu_s", spent)?;
     }
-    writer.finish(ended.is_interrupted)
+    writer.finish(is_interrupted)
 }
 
 fn attempt(cell: &Cell, stop: &AtomicBool) -> Measured {

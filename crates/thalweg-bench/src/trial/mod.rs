@@ -95,9 +95,7 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
         ));
     };
     let mut job = Job::of(cell, run, publish_at, subscribe_at);
-    if let Some(certificate) = broker.certificate() {
-        job.ca = Some(certificate.to_owned());
-    }
+    job.ca = broker.certificate.clone().or(job.ca);
     let (network, capture) = (network.as_ref(), capture.as_ref());
     let calls = cell.calls.map(|by| Counting::of(&broker, by));
     let stage = Stage {
@@ -231,9 +229,9 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
         row.rss_broker_kib = metered.rss_broker_kib;
         row.wire_bytes = metered.wire_bytes;
     }
-    events.push((0, format!("broker {}: {}", cell.system, broker.version())));
-    if !broker.configuration().is_empty() {
-        events.push((0, format!("configuration: {}", broker.configuration())));
+    events.push((0, format!("broker {}: {}", cell.system, broker.version)));
+    if !broker.configuration.is_empty() {
+        events.push((0, format!("configuration: {}", broker.configuration)));
     }
     if books.sent.held_back > 0 {
         let words = format!(

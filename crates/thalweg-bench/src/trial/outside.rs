@@ -32,7 +32,7 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
     let elsewhere = System::named(&cell.system)
         .filter(|system| system.is_peers)
         .and_then(|_| Some(stage.network?.broker().file()));
-    let mut ends = stage.broker.configuration().lines();
+    let mut ends = stage.broker.configuration.lines();
     let words = json!({
         "subscribe_space": elsewhere,
         "configuration_publish": ends.next(),
