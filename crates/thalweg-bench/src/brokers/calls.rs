@@ -9,7 +9,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -27,76 +27,74 @@ use crate::net::nest;
 pub struct Counting(Mutex<Result<Counter, String>>);
 
 #[derive(Debug)]
-enum Counter {
-    /// Attached, in a pause.
-    Perf(Perf),
-    /// Processes that it is to be attached to.
-    Strace(Vec<u32>),
-    /// Attached, or detached and about to end.
-    Tracing(Beside),
+struct Counter {
+    by: CallCounter,
+    processes: Vec<u32>,
+    /// perf is attached in a pause, strace when it counts.
+    child: Option<Beside>,
 }
 
 impl Counting {
     /// Beside a broker and all that comes from it.
     pub fn of(broker: &Running, by: CallCounter) -> Counting {
-        match broker.process() {
-            Some(process) => Counting::start(by, process),
-            None => Counting(Mutex::new(Err(
-                "the broker is none that was started here".to_owned()
-            ))),
-        }
-    }
-
-    fn start(by: CallCounter, process: u32) -> Counting {
-        let processes = family(process);
-        let counter = match by {
-            CallCounter::Perf => Perf::start(&processes).map(Counter::Perf),
-            CallCounter::Strace => Ok(Counter::Strace(processes)),
-        };
-        Counting(Mutex::new(counter))
+        let why = || "the broker is none that was started here".to_owned();
+        let counter = broker.process().ok_or_else(why);
+        Counting(Mutex::new(counter.and_then(|it| Counter::start(by, it))))
     }
 
     /// Counts from now on.
     pub fn begin(&self) {
-        self.change(|counter| match counter {
-            Counter::Perf(mut perf) => perf.ask("enable").map(|()| Counter::Perf(perf)),
-            Counter::Strace(processes) => trace(&processes).map(Counter::Tracing),
-            tracing @ Counter::Tracing(_) => Ok(tracing),
+        self.change(|counter| match (counter.by, &mut counter.child) {
+            (CallCounter::Perf, Some(perf)) => perf.ask("enable"),
+            (_, child) => {
+                *child = Some(trace(&counter.processes)?);
+                Ok(())
+            }
         });
     }
 
     pub fn pause(&self) {
-        self.change(|counter| match counter {
-            Counter::Perf(mut perf) => perf.ask("disable").map(|()| Counter::Perf(perf)),
-            Counter::Tracing(child) => {
-                child.interrupt();
-                Ok(Counter::Tracing(child))
+        self.change(|counter| match (counter.by, &mut counter.child) {
+            (CallCounter::Perf, Some(perf)) => perf.ask("disable"),
+            (_, child) => {
+                child.iter().for_each(Beside::interrupt);
+                Ok(())
             }
-            waiting @ Counter::Strace(_) => Ok(waiting),
         });
     }
 
     /// What was counted; detaches the counter.
     pub fn total(self) -> Calls {
         let counter = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let total = counter.and_then(|counter| match counter {
-            Counter::Perf(perf) => perf.total(),
-            Counter::Strace(_) => Err("there was no measured phase".to_owned()),
-            Counter::Tracing(child) => {
-                let [said, complained] = child.last_words();
-                of_strace(&said).ok_or_else(|| without_count("strace", &complained))
-            }
+        let total = counter.and_then(|counter| {
+            let child = counter.child.ok_or("there was no measured phase")?;
+            child.total(counter.by)
         });
         total.map_or_else(Calls::Uncounted, Calls::Counted)
     }
 
-    fn change(&self, step: impl FnOnce(Counter) -> Result<Counter, String>) {
+    fn change(&self, step: impl FnOnce(&mut Counter) -> Result<(), String>) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counter = std::mem::replace(
-            &mut *held,
-            Err("its counter was left in the middle".to_owned()),
-        );
-        *held = counter.and_then(step);
+        if let Ok(counter) = &mut *held
+            && let Err(why) = step(counter)
+        {
+            *held = Err(why);
+        }
+    }
+}
+
+impl Counter {
+    fn start(by: CallCounter, process: u32) -> Result<Counter, String> {
+        let processes = family(process);
+        let child = match by {
+            CallCounter::Perf => Some(perf(&processes)?),
+            CallCounter::Strace => None,
+        };
+        Ok(Counter {
+            by,
+            processes,
+            child,
+        })
     }
 }
 
@@ -108,7 +106,7 @@ pub fn is_possible(by: CallCounter) -> Result<(), String> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cat: {error}"))?;
-    let counting = Counting::start(by, child.id());
+    let counting = Counting(Mutex::new(Counter::start(by, child.id())));
     counting.begin();
     if let (Some(stdin), Some(stdout)) = (&mut child.stdin, &mut child.stdout) {
         let _ = stdin
@@ -125,62 +123,29 @@ pub fn is_possible(by: CallCounter) -> Result<(), String> {
     }
 }
 
-/// `perf stat` with events that are enabled and disabled by words on its standard input, answered on its standard output.
-#[derive(Debug)]
-struct Perf {
-    child: Beside,
-    stdin: ChildStdin,
-    answers: Receiver<()>,
-}
-
-impl Perf {
-    /// Returns when it is attached.
-    fn start(processes: &[u32]) -> Result<Perf, String> {
-        let mut command = Command::new("perf");
-        command.args(PERF.split(' ')).arg(listed(processes));
-        let mut child = spawn(command, "linux-perf")?;
-        let (Some(stdin), Some(stdout)) = (child.0.stdin.take(), child.0.stdout.take()) else {
-            return Err("perf has no standard input and output".to_owned());
-        };
-        let (tell, answers) = channel();
-        thread::spawn(move || {
-            // An answer is `ack`, a line and a nought.
-            let mut lines = BufReader::new(stdout).split(b'\n');
-            while let Some(Ok(_)) = lines.next() {
-                if tell.send(()).is_err() {
-                    break;
-                }
+/// Attaches `perf stat`, and returns when it is: its events are enabled and disabled by words on its standard input, answered
+/// on its standard output.
+fn perf(processes: &[u32]) -> Result<Beside, String> {
+    let mut command = Command::new("perf");
+    command.args(PERF.split(' ')).arg(listed(processes));
+    let mut perf = spawn(command, "linux-perf")?;
+    let stdout = perf.child.stdout.take();
+    let stdout = stdout.ok_or("perf has no standard output")?;
+    let (tell, answers) = channel();
+    thread::spawn(move || {
+        // An answer is `ack`, a line and a nought.
+        let mut lines = BufReader::new(stdout).split(b'\n');
+        while let Some(Ok(_)) = lines.next() {
+            if tell.send(()).is_err() {
+                break;
             }
-        });
-        let mut perf = Perf {
-            child,
-            stdin,
-            answers,
-        };
-        match perf.ask("disable") {
-            Ok(()) => Ok(perf),
-            // It says why.
-            Err(_) => Err(perf
-                .total()
-                .err()
-                .unwrap_or_else(|| "perf is not to be controlled".to_owned())),
         }
-    }
-
-    fn ask(&mut self, word: &str) -> Result<(), String> {
-        self.stdin
-            .write_all(format!("{word}\n").as_bytes())
-            .map_err(|error| format!("perf: {error}"))?;
-        self.answers
-            .recv_timeout(PATIENCE)
-            .map_err(|_| format!("perf does not answer to `{word}`"))
-    }
-
-    fn total(self) -> Result<u64, String> {
-        let [_, complained] = self.child.last_words();
-        let unsaid = || Err(without_count("perf", &complained));
-        let count = of_perf(&complained).unwrap_or_else(unsaid);
-        count.map_err(|why| format!("{why}; {}", remedy()))
+    });
+    perf.answers = Some(answers);
+    match perf.ask("disable") {
+        Ok(()) => Ok(perf),
+        // It says why.
+        Err(unasked) => Err(perf.total(CallCounter::Perf).err().unwrap_or(unasked)),
     }
 }
 
@@ -193,7 +158,7 @@ fn trace(processes: &[u32]) -> Result<Beside, String> {
     let mut child = spawn(command, "strace")?;
     let patience = Instant::now() + PATIENCE;
     while !processes.iter().all(|process| is_traced(*process)) {
-        if !matches!(child.0.try_wait(), Ok(None)) || Instant::now() > patience {
+        if !matches!(child.child.try_wait(), Ok(None)) || Instant::now() > patience {
             let [_, complained] = child.last_words();
             return Err(format!(
                 "{}; strace needs to be root or the owner of the broker, and kernel.yama.ptrace_scope below 2",
@@ -223,7 +188,11 @@ fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
         // Ctrl-C is for us.
         .process_group(0)
         .spawn();
-    spawned.map(Beside).map_err(|error| match error.kind() {
+    let beside = |child| Beside {
+        child,
+        answers: None,
+    };
+    spawned.map(beside).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             format!("{program} is not installed: apt-get install -y {package}")
         }
@@ -233,24 +202,52 @@ fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
 
 /// A counter's process, ended when dropped: a trial may end before anything is counted.
 #[derive(Debug)]
-struct Beside(Child);
+struct Beside {
+    child: Child,
+    /// Of perf, which is asked.
+    answers: Option<Receiver<()>>,
+}
 
 impl Beside {
     fn interrupt(&self) {
-        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::INT);
+        }
+    }
+
+    fn ask(&mut self, word: &str) -> Result<(), String> {
+        let (Some(stdin), Some(answers)) = (&mut self.child.stdin, &self.answers) else {
+            return Err("perf is not to be controlled".to_owned());
+        };
+        let asked = stdin.write_all(format!("{word}\n").as_bytes());
+        asked.map_err(|error| format!("perf: {error}"))?;
+        let answer = answers.recv_timeout(PATIENCE);
+        answer.map_err(|_| format!("perf does not answer to `{word}`"))
+    }
+
+    fn total(self, by: CallCounter) -> Result<u64, String> {
+        let [said, complained] = self.last_words();
+        match by {
+            CallCounter::Strace => {
+                of_strace(&said).ok_or_else(|| without_count("strace", &complained))
+            }
+            CallCounter::Perf => {
+                let unsaid = || Err(without_count("perf", &complained));
+                let count = of_perf(&complained).unwrap_or_else(unsaid);
+                count.map_err(|why| format!("{why}; {}", remedy()))
+            }
         }
     }
 
     /// Waits until it has ended; it is killed if it does not.
     fn wait(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
+        if matches!(self.child.try_wait(), Ok(None)) {
             self.interrupt();
         }
         let patience = Instant::now() + PATIENCE;
-        while matches!(self.0.try_wait(), Ok(None)) {
+        while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > patience {
-                let _ = self.0.kill();
+                let _ = self.child.kill();
             }
             thread::sleep(LOOK_UP);
         }
@@ -265,7 +262,7 @@ impl Beside {
             pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
         }
-        let Child { stdout, stderr, .. } = &mut self.0;
+        let Child { stdout, stderr, .. } = &mut self.child;
         [read(stdout.take()), read(stderr.take())]
     }
 }
@@ -431,7 +428,7 @@ mod tests {
                 }
             };
             copy(10);
-            let counting = Counting::start(by, child.id());
+            let counting = Counting(Mutex::new(Counter::start(by, child.id())));
             counting.begin();
             copy(BLOCKS);
             counting.pause();
@@ -461,23 +458,16 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .expect("cat");
-        let counter = match Counting::start(CallCounter::Perf, child.id())
-            .0
-            .into_inner()
-        {
-            Ok(Ok(Counter::Perf(perf))) => perf,
-            Ok(Err(why)) => {
-                println!("skipped: {why}");
-                drop(child.stdin.take());
-                child.wait().expect("it ends");
-                return;
+        match Counter::start(CallCounter::Perf, child.id()) {
+            Ok(counter) => {
+                let number = counter.child.as_ref().map(|perf| perf.child.id());
+                let file = format!("/proc/{}", number.expect("it is attached"));
+                assert!(fs::exists(&file).expect("it can be asked"));
+                drop(counter);
+                assert!(!fs::exists(&file).expect("it can be asked"));
             }
-            other => panic!("{other:?}"),
-        };
-        let number = counter.child.0.id();
-        assert!(fs::exists(format!("/proc/{number}")).expect("it can be asked"));
-        drop(counter);
-        assert!(!fs::exists(format!("/proc/{number}")).expect("it can be asked"));
+            Err(why) => println!("skipped: {why}"),
+        }
         drop(child.stdin.take());
         child.wait().expect("it ends");
     }
@@ -487,7 +477,7 @@ mod tests {
         for by in [CallCounter::Perf, CallCounter::Strace] {
             let mut gone = Command::new("true").spawn().expect("true");
             gone.wait().expect("it ends");
-            let counting = Counting::start(by, gone.id());
+            let counting = Counting(Mutex::new(Counter::start(by, gone.id())));
             counting.begin();
             counting.pause();
             let total = counting.total();
