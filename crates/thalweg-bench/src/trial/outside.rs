@@ -1,5 +1,6 @@
 //! A trial whose clients are a program.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -143,86 +144,57 @@ impl ProgramRecord {
         (flows, copies): (u32, u32),
     ) -> Books {
         let mut sent = Sent::new(times);
-        let mut when: Vec<Vec<u64>> = vec![Vec::new(); flows as usize];
         let due = |flow: u32, seq: u32| {
             let (offset, size) = *intended.get(flow as usize)?.get(seq as usize)?;
             Some((times.begin + offset, size))
         };
-        // Until when a thread was held back: what was due meanwhile was tried late for the same reason.
-        let is_beside = plan.beside(times).is_some();
-        let mut held_until = vec![0; if is_beside { flows as usize } else { 1 }];
+        // Until when the thread was held back: what was due meanwhile was tried late for the same reason.
+        let (is_beside, mut held) = (plan.beside(times).is_some(), 0);
+        let mut handed = HashMap::new();
         for &(flow, seq, tried, at) in &self.sent {
-            let mut none = 0;
-            let held = held_until
-                .get_mut(if is_beside { flow as usize } else { 0 })
-                .unwrap_or(&mut none);
-            match due(flow, seq) {
-                // A neighbour's large messages stand behind each other: that one is late is what they are for.
-                Some((due, _)) if flow > 0 && is_beside => {
-                    sent.tried_without_time(due);
-                    if at > due + HELD_BACK {
-                        sent.held_back(due);
-                    }
-                    sent.sent(due, at);
+            handed.insert((flow, seq), at);
+            // Without a schedule it is due when it is sent.
+            let (due, has_time) = due(flow, seq).map_or((at, false), |(due, _)| (due, true));
+            let is_held_back = match has_time {
+                true if is_beside && flow > 0 => at > due + HELD_BACK,
+                true => due < held || at > tried + HELD_BACK,
+                false => false,
+            };
+            // A neighbour's large messages stand behind each other: that one is late is what they are for.
+            if has_time && !(is_beside && flow > 0) {
+                let late = tried.saturating_sub(due.max(held));
+                sent.tried(due, due + late);
+                if at > tried + HELD_BACK {
+                    held = at;
                 }
-                Some((due, _)) => {
-                    let late = tried.saturating_sub(due.max(*held));
-                    sent.tried(due, due + late);
-                    if at > tried + HELD_BACK {
-                        *held = at;
-                        sent.held_back(due);
-                    } else if due < *held {
-                        sent.held_back(due);
-                    }
-                    sent.sent(due, at);
-                }
-                // Without a schedule it is due when it is sent.
-                None => {
-                    sent.tried_without_time(at);
-                    sent.sent(at, at);
-                }
+            } else {
+                sent.tried_without_time(due);
             }
-            if let Some(when) = when.get_mut(flow as usize) {
-                if when.len() <= seq as usize {
-                    when.resize(seq as usize + 1, 0);
-                }
-                if let Some(when) = when.get_mut(seq as usize) {
-                    *when = at;
-                }
+            if is_held_back {
+                sent.held_back(due);
             }
+            sent.sent(due, at);
         }
         let in_phase = |(offset, _): &&(u64, u32)| times.counts(times.begin + offset);
-        let all: u64 = intended
-            .iter()
-            .map(|flow| flow.iter().filter(in_phase).count() as u64)
-            .sum();
+        let all = intended.iter().flatten().filter(in_phase).count() as u64;
         sent.intended = sent.intended.max(all);
         let mut got = Got::new(times, flows, copies).beside(plan.beside(times));
         self.received.sort_by_key(|(.., at)| *at);
         for &(copy, flow, seq, at) in &self.received {
-            let handed = when
-                .get(flow as usize)
-                .and_then(|when| when.get(seq as usize))
-                .copied()
-                .filter(|at| *at > 0);
-            let Some(handed) = handed else {
+            let Some(&sent) = handed.get(&(flow, seq)) else {
                 got.stranger();
                 continue;
             };
-            let (due, size) =
-                due(flow, seq).unwrap_or_else(|| (handed, plan.size_without_time(flow, seq)));
-            got.came(
-                copy,
-                &Header {
-                    run,
-                    flow,
-                    seq,
-                    intended: due,
-                    sent: handed,
-                },
-                size as usize,
-                at,
-            );
+            let unplanned = || (sent, plan.size_without_time(flow, seq));
+            let (intended, size) = due(flow, seq).unwrap_or_else(unplanned);
+            let header = Header {
+                run,
+                flow,
+                seq,
+                intended,
+                sent,
+            };
+            got.came(copy, &header, size as usize, at);
         }
         Books { sent, got }
     }
