@@ -3,10 +3,8 @@
 use std::fmt::Write as _;
 
 use super::axis::{Axis, shown};
-use super::chart::{
-    CUT, FOOT, LEFT, LOOKS, RIGHT, TOP, WIDTH, framed, key, names_of_axes, rows, small_width,
-};
-use crate::report::document::escaped;
+use super::chart::LOOKS;
+use super::svg::{CUT, FOOT, LEFT, PLOT, RIGHT, Svg, TOP, small_width};
 use crate::results::quoted;
 
 /// A chart of bars.
@@ -28,8 +26,6 @@ pub struct Bars {
     pub halves: Vec<Vec<f64>>,
 }
 
-const PLOT: f64 = 220.0;
-
 impl Bars {
     /// Parts one above the other.
     pub fn of(
@@ -50,209 +46,189 @@ impl Bars {
         }
     }
 
+    /// How high a bar is.
+    fn top(&self, parts: &[f64]) -> f64 {
+        let finite = parts.iter().copied().filter(|value| value.is_finite());
+        match self.abreast {
+            true => finite.fold(0.0, f64::max),
+            false => finite.sum(),
+        }
+    }
+
+    /// Half of the interval of a part of a bar, if there is one: of the last part it is that of the bar.
+    fn half(&self, bar: usize, part: usize) -> Option<f64> {
+        let own = self.halves.get(bar).and_then(|halves| halves.get(part));
+        let (_, parts, half) = self.bars.get(bar)?;
+        own.copied().or(half.filter(|_| part + 1 == parts.len()))
+    }
+
     /// Nothing if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
-        if self.bars.is_empty() {
+        let tops = || self.bars.iter().map(|bar| self.top(&bar.1));
+        // An interval of two repeats may be longer than every bar: it is cut where it would hide them.
+        let highest = tops().fold(0.0, f64::max) * CUT;
+        if highest <= 0.0 {
             return None;
         }
-        let top = |parts: &[f64]| match self.abreast {
-            true => parts
-                .iter()
-                .copied()
-                .filter(|value| value.is_finite())
-                .fold(0.0, f64::max),
-            false => parts
-                .iter()
-                .copied()
-                .filter(|value| value.is_finite())
-                .sum(),
-        };
-        // An interval of two repeats may be longer than every bar: it is cut where it would hide them.
-        let highest = self.bars.iter().map(|bar| top(&bar.1)).fold(0.0, f64::max) * CUT;
         let end = |all: f64, half: Option<f64>| {
             (all + half.filter(|it| it.is_finite()).unwrap_or(0.0)).min(highest)
         };
         let is_told = !self.abreast && self.y.to.is_none();
         let room_above = if is_told { 1.07 } else { 1.0 };
-        let tops = self
-            .bars
-            .iter()
-            .map(|(_, parts, half)| end(top(parts), *half) * room_above);
+        let ends = tops()
+            .zip(&self.bars)
+            .map(|(top, bar)| end(top, bar.2) * room_above);
         // A logarithmic axis begins below the lowest bar.
-        let all = self
-            .bars
-            .iter()
-            .flat_map(|bar| &bar.1)
-            .filter(|value| value.is_finite() && **value > 0.0);
-        let floor = self
-            .y
-            .log
-            .then(|| all.copied().fold(highest, f64::min) / 2.0);
+        let all = self.bars.iter().flat_map(|bar| bar.1.iter().copied());
+        let lowest = all
+            .filter(|value| value.is_finite() && *value > 0.0)
+            .fold(highest, f64::min);
         let y = self
             .y
-            .ticks(tops.chain(floor))
-            .filter(|_| self.bars.iter().any(|bar| top(&bar.1) > 0.0))?;
-        let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT);
+            .ticks(ends.chain(self.y.log.then_some(lowest / 2.0)))?;
+        let bottom = TOP + PLOT;
         let to_y = |value: f64| y.place(value, bottom, TOP);
-        let mut body = String::new();
-        rows(&mut body, &y, PLOT);
-        let room = (right - LEFT) / self.bars.len().max(1) as f64;
-        // Names that do not fit beside each other are cut into lines; if that does not do, they stand on end.
-        let names: Vec<Vec<&str>> = self
-            .bars
-            .iter()
-            .map(|bar| lines(&bar.0, room - 4.0))
-            .collect();
-        let is_long = names
-            .iter()
-            .flatten()
-            .any(|line| small_width(line) > room - 4.0);
-        // Numbers need not all be told.
-        let is_number = self.bars.iter().all(|bar| bar.0.parse::<f64>().is_ok());
-        let each = if is_long && is_number {
-            LINE.max(26.0).div_euclid(room) as usize + 1
-        } else {
-            1
+        let whisker = |svg: &mut Svg, x: f64, value: f64, half: f64| {
+            let (from, to) = (to_y((value - half).max(0.0)), to_y(value + half));
+            svg.path("whisker ink", format_args!("M{x:.1} {from:.1}V{to:.1}"));
         };
-        let upright = is_long && !is_number;
-        let longest = self
-            .bars
-            .iter()
-            .map(|bar| small_width(&bar.0))
-            .fold(0.0, f64::max);
-        let rows = names.iter().map(Vec::len).max().unwrap_or(1);
-        let below = if upright { longest } else { LINE * rows as f64 };
+        let mut svg = Svg::default();
+        svg.rows(&y);
+        let room = (RIGHT - LEFT) / self.bars.len() as f64;
+        let names = Names::of(self.bars.iter().map(|bar| bar.0.as_str()), room);
         for (at, (name, parts, half)) in self.bars.iter().enumerate() {
-            let left = LEFT + room * at as f64 + room * 0.12;
-            let wide = room * 0.76;
+            let (left, wide) = (LEFT + room * at as f64 + room * 0.12, room * 0.76);
+            let (middle, top) = (left + wide / 2.0, self.top(parts));
             let mut floor = 0.0;
-            for (part, value) in parts
-                .iter()
-                .enumerate()
-                .filter(|(_, value)| value.is_finite() && **value > 0.0)
-            {
-                let (x, w, base) = match self.abreast {
-                    true => (
-                        left + wide * part as f64 / parts.len() as f64,
-                        wide / parts.len() as f64,
-                        0.0,
-                    ),
-                    false => (left, wide, floor),
+            let drawn = |(_, value): &(usize, &f64)| value.is_finite() && **value > 0.0;
+            for (part, value) in parts.iter().enumerate().filter(drawn) {
+                let w = if self.abreast {
+                    wide / parts.len() as f64
+                } else {
+                    wide
+                };
+                let (x, base) = match self.abreast {
+                    true => (left + wide * part as f64 / parts.len() as f64, 0.0),
+                    false => (left, floor),
                 };
                 let (from, to) = (to_y(base), to_y(base + value));
-                let _ = write!(
-                    body,
-                    "<path class=\"bar c{}\" d=\"M{x:.1} {from:.1}V{to:.1}h{w:.1}V{from:.1}z\"/>",
-                    part % LOOKS
+                let class = format!("bar c{}", part % LOOKS);
+                svg.path(
+                    &class,
+                    format_args!("M{x:.1} {from:.1}V{to:.1}h{w:.1}V{from:.1}z"),
                 );
                 floor += value;
                 let half = self
-                    .halves
-                    .get(at)
-                    .and_then(|halves| halves.get(part))
-                    .filter(|half| half.is_finite());
-                if let Some(half) = half.filter(|_| self.abreast) {
-                    let (x, from, to) = (
-                        x + w / 2.0,
-                        to_y((value - half).max(0.0)),
-                        to_y(value + half),
-                    );
-                    let _ = write!(
-                        body,
-                        "<path class=\"whisker ink\" d=\"M{x:.1} {from:.1}V{to:.1}\"/>"
-                    );
-                }
+                    .half(at, part)
+                    .filter(|half| self.abreast && half.is_finite());
+                half.into_iter()
+                    .for_each(|half| whisker(&mut svg, x + w / 2.0, *value, half));
             }
             if let Some(half) = half.filter(|half| half.is_finite() && *half > 0.0) {
-                let (x, all) = (left + wide / 2.0, top(parts));
-                let (from, to) = (to_y((all - half).max(0.0)), to_y(all + half));
-                let _ = write!(
-                    body,
-                    "<path class=\"whisker ink\" d=\"M{x:.1} {from:.1}V{to:.1}\"/>"
-                );
+                whisker(&mut svg, middle, top, half);
             }
             // Beside a bar of ten millions one of a hundred thousand is not seen: its number says how high it is.
-            let words = shown(rounded(top(parts)));
+            let words = shown(rounded(top));
             if is_told && small_width(&words) < room {
-                let (x, y, reaches) = (
-                    left + wide / 2.0,
-                    to_y(top(parts)) - 4.0,
-                    to_y(end(top(parts), *half)) < to_y(top(parts)) - 1.0,
-                );
-                let (x, anchor) = if reaches {
-                    (x + 4.0, "start")
-                } else {
-                    (x, "middle")
+                let (x, anchor) = match to_y(end(top, *half)) < to_y(top) - 1.0 {
+                    true => (middle + 4.0, "start"),
+                    false => (middle, "middle"),
                 };
-                let _ = write!(
-                    body,
-                    "<text class=\"small over\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
-                );
+                svg.text("small over", (x, to_y(top) - 4.0), anchor, &words);
             }
-            if at % each != 0 {
-                continue;
-            }
-            let x = LEFT + room * (at as f64 + 0.5);
-            if upright {
-                let _ = write!(
-                    body,
-                    "<text class=\"small\" transform=\"translate({:.1} {:.1}) rotate(-90)\" text-anchor=\"end\">{}</text>",
-                    x + 4.0,
-                    bottom + 6.0,
-                    escaped(name)
-                );
-                continue;
-            }
-            for (row, line) in names.get(at).into_iter().flatten().enumerate() {
-                let _ = write!(
-                    body,
-                    "<text class=\"small\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    bottom + 15.0 + LINE * row as f64,
-                    escaped(line)
-                );
-            }
+            names.write(&mut svg, at, name, LEFT + room * (at as f64 + 0.5));
         }
-        let mut at = bottom + below + FOOT - 22.0;
-        names_of_axes(&mut body, (&self.x, at), &self.y.label, PLOT);
+        let at = bottom + names.height + FOOT - 22.0;
+        svg.names_of_axes(&self.x, at, &self.y.label);
+        let mut height = at + 8.0;
         if self.parts.len() > 1 {
             // A part that no bar has takes no place; its colour stays free, so that two charts of a kind agree.
             let is_there = |part: usize| {
                 self.bars
                     .iter()
-                    .any(|bar| bar.1.get(part).is_some_and(|value| *value > 0.0))
+                    .any(|bar| bar.1.get(part).is_some_and(|it| *it > 0.0))
             };
             let parts = self
                 .parts
                 .iter()
-                .map(String::as_str)
                 .enumerate()
                 .filter(|(part, _)| is_there(*part));
-            at = key(&mut body, parts, at + 22.0);
+            let samples = parts.map(|(part, name)| {
+                let sample = move |svg: &mut Svg, x: f64, y: f64| {
+                    let class = format!("bar c{}", part % LOOKS);
+                    svg.path(&class, format_args!("M{x:.1} {:.1}h14v11h-14z", y - 10.0));
+                };
+                (name.as_str(), sample)
+            });
+            height = svg.legend(at + 22.0, 22.0, samples);
         }
-        Some(framed(&self.title, at + 8.0, &body))
+        Some(svg.framed(&self.title, height))
     }
 
     /// Exactly what is drawn.
     pub fn csv(&self) -> String {
-        let mut text = format!(
-            "{},part,{},half_interval\n",
-            quoted(&self.x),
-            quoted(&self.y.label)
-        );
-        for (bar, (name, parts, half)) in self.bars.iter().enumerate() {
-            for (at, value) in parts.iter().enumerate() {
-                let part = self.parts.get(at).map_or("", String::as_str);
+        let (x, y) = (quoted(&self.x), quoted(&self.y.label));
+        let mut text = format!("{x},part,{y},half_interval\n");
+        for (bar, (name, values, _)) in self.bars.iter().enumerate() {
+            for (part, value) in values.iter().enumerate() {
+                let of = self.parts.get(part).map_or("", String::as_str);
                 let half = self
-                    .halves
-                    .get(bar)
-                    .and_then(|halves| halves.get(at))
-                    .copied()
-                    .or(half.filter(|_| at + 1 == parts.len()));
-                let half = half.map_or(String::new(), |half| half.to_string());
-                let _ = writeln!(text, "{},{},{value},{half}", quoted(name), quoted(part));
+                    .half(bar, part)
+                    .map_or(String::new(), |half| half.to_string());
+                let _ = writeln!(text, "{},{},{value},{half}", quoted(name), quoted(of));
             }
         }
         text
+    }
+}
+
+/// How the names of bars stand below them: those that do not fit beside each other are cut into lines; if that does not do,
+/// they stand on end. Numbers need not all be told.
+struct Names {
+    room: f64,
+    is_upright: bool,
+    each: usize,
+    height: f64,
+}
+
+impl Names {
+    fn of<'n>(names: impl Iterator<Item = &'n str> + Clone, room: f64) -> Names {
+        let room = room - 4.0;
+        let cut = || names.clone().map(|name| lines(name, room));
+        let is_long = cut().flatten().any(|line| small_width(line) > room);
+        let is_number = names.clone().all(|name| name.parse::<f64>().is_ok());
+        let is_upright = is_long && !is_number;
+        Names {
+            room,
+            is_upright,
+            each: match is_long && is_number {
+                true => 26.0_f64.div_euclid(room + 4.0) as usize + 1,
+                false => 1,
+            },
+            height: match is_upright {
+                true => names.map(small_width).fold(0.0, f64::max),
+                false => LINE * cut().map(|lines| lines.len()).max().unwrap_or(1) as f64,
+            },
+        }
+    }
+
+    fn write(&self, svg: &mut Svg, at: usize, name: &str, x: f64) {
+        let bottom = TOP + PLOT;
+        if !at.is_multiple_of(self.each) {
+            return;
+        }
+        if self.is_upright {
+            let place = format_args!("{:.1} {:.1}", x + 4.0, bottom + 6.0).to_string();
+            return svg.upright("small", place, "end", name);
+        }
+        for (row, line) in lines(name, self.room).into_iter().enumerate() {
+            svg.text(
+                "small",
+                (x, bottom + 15.0 + LINE * row as f64),
+                "middle",
+                line,
+            );
+        }
     }
 }
 

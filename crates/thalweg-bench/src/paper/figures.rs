@@ -1,16 +1,19 @@
-//! The drawings of each study, and those of whatever else was swept.
+//! The drawings of each study, as `figures.toml` has them, and what all studies have beside them.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::axis::Axis;
 use super::bars::Bars;
-use super::chart::{Chart, LOOKS, Look, Point, Series, again};
-use super::input::{Input, steps};
+use super::chart::{Chart, Look, Point, Series, again};
+use super::input::{Input, Moment, steps};
+use super::swept::{number, swept};
 use super::{courses, members};
 use crate::cell::{Cell, Load, Row, Workload};
 use crate::report::stat::Stat;
 use crate::studies::group::{Group, client_of, name_of, payload, way};
-use crate::studies::{e2, e3};
 
 /// A drawing and what belongs to it.
 #[derive(Clone, Debug)]
@@ -59,30 +62,91 @@ impl From<Bars> for Drawing {
     }
 }
 
+/// Drawings of some experiments.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Set {
+    of: Vec<String>,
+    /// Axes with the values that have a drawing of their own.
+    #[serde(default)]
+    each: Vec<(String, Vec<String>)>,
+    figures: Vec<Draft>,
+}
+
+/// What a drawing shows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Draft {
+    #[serde(default)]
+    kind: DrawingKind,
+    file: String,
+    title: String,
+    /// How lines are called; else by system, way and client.
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    x: Scale,
+    #[serde(default)]
+    y: Scale,
+    #[serde(default)]
+    only: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    limits: Vec<(f64, String)>,
+    /// A line of what was offered.
+    #[serde(default)]
+    offered: bool,
+    #[serde(default)]
+    beside: Vec<Beside>,
+    caption: String,
+    like: String,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum DrawingKind {
+    #[default]
+    Lines,
+    Bars,
+    Distribution,
+    Causes,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scale {
+    #[serde(default)]
+    of: String,
+    label: String,
+    #[serde(default)]
+    log: bool,
+}
+
+/// A line of figures that were not measured.
+#[derive(Deserialize)]
+struct Beside {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+static SETS: LazyLock<Vec<Set>> = LazyLock::new(|| {
+    let mut file: BTreeMap<String, Vec<Set>> =
+        toml::from_str(include_str!("figures.toml")).expect("a test reads it");
+    file.remove("set").unwrap_or_default()
+});
+
 /// All drawings of a folder.
 pub fn all(input: &Input) -> Vec<Figure> {
     let mut figures = Vec::new();
+    SETS.iter().for_each(|set| set.draw(input, &mut figures));
+    courses::figures(input, &mut figures);
+    members::figures(input, &mut figures);
+    let is_drawn = |experiment: &str| {
+        SETS.iter()
+            .any(|set| set.of.iter().any(|of| of == experiment))
+    };
     for experiment in input.experiments() {
-        match experiment {
-            "E1a" => throughput(input, &mut figures),
-            "E1b" => ceilings(input, &mut figures),
-            "E1c" => by_class(input, &mut figures),
-            "E2a" => {}
-            "E2b" => lossy(input, &mut figures),
-            "E2c" => overhead(input, &mut figures),
-            "E2d" => courses::figures(input, &mut figures),
-            "E3a" => floods(input, &mut figures),
-            "E3b" => periodic(input, &mut figures),
-            "E4a" => device(input, "E4a", "payload", "payload, characters", &mut figures),
-            "E4b" => device(
-                input,
-                "E4b",
-                "interval",
-                "pause between messages, ms",
-                &mut figures,
-            ),
-            "E5" => members::figures(input, &mut figures),
-            other => swept(input, other, &mut figures),
+        if !is_drawn(experiment) && !["E2d", "E5"].contains(&experiment) {
+            swept(input, experiment, &mut figures);
         }
     }
     pareto(input, &mut figures);
@@ -90,11 +154,177 @@ pub fn all(input: &Input) -> Vec<Figure> {
     figures
 }
 
+/// Whether a group has one of these values on each of these axes.
+fn is_of<'a>(group: &Group, mut axes: impl Iterator<Item = (&'a String, &'a [String])>) -> bool {
+    axes.all(|(axis, values)| {
+        group
+            .cell
+            .axes
+            .get(axis)
+            .is_some_and(|it| values.contains(it))
+    })
+}
+
+impl Set {
+    fn draw(&self, input: &Input, figures: &mut Vec<Figure>) {
+        let mut choices: Vec<Vec<(&String, &[String])>> = vec![Vec::new()];
+        for (axis, values) in &self.each {
+            let with = |choice: Vec<(_, _)>| {
+                let one =
+                    move |value| [&choice[..], &[(axis, std::slice::from_ref(value))]].concat();
+                values.iter().map(one)
+            };
+            choices = choices.into_iter().flat_map(with).collect();
+        }
+        for choice in choices {
+            let of = |experiment| {
+                input
+                    .of(experiment)
+                    .filter(|group| is_of(group, choice.iter().copied()))
+            };
+            let groups: Vec<&Group> = self
+                .of
+                .iter()
+                .flat_map(|experiment| of(experiment))
+                .collect();
+            let first = self.of.first().and_then(|experiment| of(experiment).next());
+            for draft in first.iter().flat_map(|_| &self.figures) {
+                let only = || {
+                    draft
+                        .only
+                        .iter()
+                        .map(|(axis, values)| (axis, values.as_slice()))
+                };
+                let groups = groups.iter().copied().filter(|group| is_of(group, only()));
+                draft.draw(input, &choice, groups.collect(), figures);
+            }
+        }
+    }
+}
+
+impl Draft {
+    fn draw(
+        &self,
+        input: &Input,
+        choice: &[(&String, &[String])],
+        groups: Vec<&Group>,
+        figures: &mut Vec<Figure>,
+    ) {
+        let words = |text: &str| told(text, choice, groups.first().copied());
+        let (file, title) = (words(&self.file), words(&self.title));
+        let y = of(&self.y.of);
+        let drawing: Drawing = match self.kind {
+            DrawingKind::Lines => self.lines(title, &groups).into(),
+            DrawingKind::Distribution => {
+                let named = groups.iter().map(|group| (self.name_of(group), *group));
+                ecdf(title, &named.collect::<Vec<_>>(), input.drawn.get(&file)).into()
+            }
+            DrawingKind::Bars => {
+                let bar = |group: &&Group| {
+                    let stat = y(group)?;
+                    Some((self.name_of(group), vec![stat.mean], Some(stat.half)))
+                };
+                let bars = sorted(groups.iter().filter_map(bar).collect());
+                Bars::of(title, &self.x.label, self.y.axis(), &["delivered"], bars).into()
+            }
+            DrawingKind::Causes => {
+                let (parts, bars) = causes(&groups);
+                Bars::of(title, &self.x.label, self.y.axis(), &parts, sorted(bars)).into()
+            }
+        };
+        push(figures, &file, drawing, words(&self.caption), &self.like);
+    }
+
+    fn lines(&self, title: String, groups: &[&Group]) -> Chart {
+        let x = |group: &Group| number(group.cell.axes.get(&self.x.of)?);
+        let all = groups.iter().copied();
+        let mut lines = series(all, |group| self.name_of(group), x, of(&self.y.of));
+        let beside = |name: &str, points| Series {
+            name: name.to_owned(),
+            look: Look::Beside,
+            points,
+        };
+        if self.offered {
+            let point = |group: &&Group| Some(Point::at(x(group)?, group.offered_per_s()?.mean));
+            let mut offered: Vec<Point> = groups.iter().filter_map(point).collect();
+            offered.sort_by(|a, b| a.x.total_cmp(&b.x));
+            // All systems are offered the same.
+            offered.dedup_by_key(|point| point.x);
+            lines.push(beside("offered", offered));
+        }
+        lines.extend(self.beside.iter().map(|line| {
+            let points = line.points.iter().map(|(x, y)| Point::at(*x, *y));
+            beside(&line.name, points.collect())
+        }));
+        Chart {
+            limits: self.limits.clone(),
+            ..Chart::of(title, self.x.axis(), self.y.axis(), lines)
+        }
+    }
+
+    fn name_of(&self, group: &Group) -> String {
+        let way = way(&group.cell.publish);
+        match (group.cell.axes.get("rate"), group.cell.axes.get("timer")) {
+            _ if self.name == "way" => way,
+            (Some(rate), _) if group.cell.experiment == "E2a" => {
+                format!("{way}, one flow of {rate}")
+            }
+            (_, Some(_)) => format!("{way}, waits of RFC 7252"),
+            _ => who(&group.cell) + &client_of(&group.cell),
+        }
+    }
+}
+
+impl Scale {
+    fn axis(&self) -> Axis {
+        match self.log {
+            true => Axis::log(&self.label),
+            false => Axis::linear(&self.label),
+        }
+    }
+}
+
 /// A figure of a group.
-type Of = fn(&Group) -> Option<Stat>;
+pub(super) type Of = fn(&Group) -> Option<Stat>;
+
+fn of(name: &str) -> Of {
+    match name {
+        "delivered_per_s" => Group::delivered_per_s,
+        "mean_ms" => Group::mean_ms,
+        "mbit" => Group::mbit,
+        "wire_bytes" => Group::wire_bytes,
+        "wire_ratio" => |group| {
+            let bytes = f64::from(group.payload()?);
+            group.stat(|row| Some(row.wire_bytes? as f64 / row.delivered.max(1) as f64 / bytes))
+        },
+        "p50_us" => |group| group.stat(|row| Some(row.response.p50)),
+        "p90_us" => |group| group.stat(|row| Some(row.response.p90)),
+        "client_us" => {
+            |group| group.stat(|row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64))
+        }
+        _ => |_| None,
+    }
+}
+
+/// Words with what is in braces said of a choice, and of the first group.
+fn told(text: &str, choice: &[(&String, &[String])], first: Option<&Group>) -> String {
+    let mut text = text.to_owned();
+    for (axis, values) in choice {
+        let value = values.first().map_or("", String::as_str);
+        text = text.replace(&format!("{{{axis}}}"), value.trim_end_matches('%'));
+        if *axis == "driver" {
+            text = text.replace("{client}", &value.replace('-', " "));
+        }
+    }
+    let Some(group) = first else { return text };
+    let rate = group.offered_per_s().map_or(0.0, |rate| rate.mean);
+    text.replace("{rate}", &format!("{rate:.0}"))
+        .replace("{flows}", &group.cell.load.flows().to_string())
+        .replace("{offered}", &offered_words(group))
+}
 
 /// System and way, as a legend has them.
-fn who(cell: &Cell) -> String {
+pub(super) fn who(cell: &Cell) -> String {
     let there = match cell.publish == cell.subscribe {
         true => way(&cell.publish),
         false => format!("{} to {}", way(&cell.publish), way(&cell.subscribe)),
@@ -153,54 +383,6 @@ pub(super) fn push(
     }
 }
 
-fn axis_is(group: &Group, axis: &str, value: &str) -> bool {
-    group.cell.axes.get(axis).is_some_and(|is| is == value)
-}
-
-const CLASSES: [&str; 3] = ["simple", "complex", "multimedia"];
-
-fn throughput(input: &Input, figures: &mut Vec<Figure>) {
-    for class in CLASSES {
-        let of_class = || {
-            input
-                .of("E1a")
-                .filter(|group| axis_is(group, "class", class))
-        };
-        let Some(first) = of_class().next() else {
-            continue;
-        };
-        let pairs = |group: &Group| Some(f64::from(group.cell.load.flows()));
-        let mut lines = series(
-            of_class(),
-            |group| who(&group.cell),
-            pairs,
-            Group::delivered_per_s,
-        );
-        let mut offered: Vec<Point> = of_class()
-            .filter_map(|group| Some(Point::at(pairs(group)?, group.offered_per_s()?.mean)))
-            .collect();
-        offered.sort_by(|a, b| a.x.total_cmp(&b.x));
-        // All systems are offered the same.
-        offered.dedup_by_key(|point| point.x);
-        lines.push(Series {
-            name: "offered".to_owned(),
-            look: Look::Beside,
-            points: offered,
-        });
-        let chart = Chart::of(
-            format!("E1a {class}: throughput against pairs"),
-            Axis::log("pairs of publisher and subscriber"),
-            Axis::log("delivered, messages/s"),
-            lines,
-        );
-        let caption = format!(
-            "{} Who keeps up lies on the line of what was offered. Whiskers: 95 % intervals over repeats.",
-            offered_words(first)
-        );
-        push(figures, &format!("e1a-{class}"), chart, caption, "E1a");
-    }
-}
-
 /// What messages of a class are like, and how many of them the study's publisher would send.
 fn offered_words(group: &Group) -> String {
     match (&group.cell.workload, &group.cell.load) {
@@ -219,35 +401,15 @@ fn offered_words(group: &Group) -> String {
     }
 }
 
-fn ceilings(input: &Input, figures: &mut Vec<Figure>) {
-    for class in CLASSES {
-        let bars = input
-            .of("E1b")
-            .filter(|group| axis_is(group, "class", class))
-            .filter_map(|group| {
-                let rate = group.delivered_per_s()?;
-                let name = who(&group.cell) + &client_of(&group.cell);
-                Some((name, vec![rate.mean], Some(rate.half)))
-            });
-        let drawing = Bars::of(
-            format!("E1b {class}: as fast as it goes"),
-            "system and protocol",
-            Axis::linear("delivered, messages/s"),
-            &["delivered"],
-            sorted(bars.collect()),
-        );
-        let caption = "40 pairs that publish as fast as the broker takes it. Broker and clients share the machine, and the \
-                       clients differ: what is compared is a broker with its client.";
-        push(figures, &format!("e1b-{class}"), drawing, caption, "E1b");
-    }
-}
+/// Its name, its parts, half of the interval of its end.
+type Bar = (String, Vec<f64>, Option<f64>);
 
-fn sorted(mut bars: Vec<(String, Vec<f64>, Option<f64>)>) -> Vec<(String, Vec<f64>, Option<f64>)> {
+fn sorted(mut bars: Vec<Bar>) -> Vec<Bar> {
     bars.sort_by(|a, b| a.0.cmp(&b.0));
     bars
 }
 
-fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> Chart {
+pub(super) fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> Chart {
     let curve = |(name, group): &(String, &Group)| {
         let histogram = group
             .response
@@ -277,198 +439,31 @@ fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> C
     )
 }
 
-fn by_class(input: &Input, figures: &mut Vec<Figure>) {
-    for class in CLASSES {
-        let groups: Vec<(String, &Group)> = input
-            .of("E1c")
-            .filter(|group| axis_is(group, "class", class))
-            .map(|group| (who(&group.cell) + &client_of(&group.cell), group))
-            .collect();
-        let Some((_, first)) = groups.first() else {
-            continue;
-        };
-        let rate = first.offered_per_s().map_or(0.0, |rate| rate.mean);
-        let file = format!("e1c-{class}");
-        let chart = ecdf(
-            format!("E1c {class}: latency"),
-            &groups,
-            input.drawn.get(&file),
-        );
-        let caption = format!(
-            "Response times at {rate:.0} messages/s over {} publishers; from when a message was to be sent.",
-            first.cell.load.flows()
-        );
-        push(figures, &file, chart, caption, "E1c");
-    }
-}
-
-fn lossy(input: &Input, figures: &mut Vec<Figure>) {
-    let loss = |group: &Group| Some(group.loss_percent());
-    let of = |bytes: u32| {
-        input
-            .of("E2b")
-            .filter(move |group| group.payload() == Some(bytes))
-    };
-    let named = |group: &Group| who(&group.cell);
-    let is_sure = |group: &&Group| group.cell.publish.qos > 0;
-    let delay = Chart::of(
-        "E2a: delay against loss, 60 B",
-        Axis::linear("packets lost in each direction, %"),
-        Axis::log("mean response, ms"),
-        series(of(60).filter(is_sure), named, loss, Group::mean_ms),
-    );
-    let caption = "Mean time from when a message was to be published until the subscriber had it; both legs lose packets, \
-                   acknowledgements too.";
-    push(figures, "e2a-delay", delay, caption, "E2b");
-    let variants: Vec<Series> = series(
-        input.of("E2a"),
-        |group| match (
-            group.cell.axes.get("rate"),
-            group.cell.axes.contains_key("timer"),
-        ) {
-            (Some(rate), _) => format!("{}, one flow of {rate}", way(&group.cell.publish)),
-            (_, true) => format!("{}, waits of RFC 7252", way(&group.cell.publish)),
-            _ => who(&group.cell),
-        },
-        loss,
-        Group::mean_ms,
-    );
-    let chart = Chart::of(
-        "E2a: delay where something is different, 60 B",
-        Axis::linear("packets lost in each direction, %"),
-        Axis::log("mean response, ms"),
-        variants,
-    );
-    push(
-        figures,
-        "e2a-variants",
-        chart,
-        "thalweg, 60 B: one quick flow, and CoAP whose broker does not go by round trips.",
-        "E2a",
-    );
-    for at in [0.0, 25.0] {
-        let groups: Vec<(String, &Group)> = of(60)
-            .filter(|group| group.loss_percent() == at && group.cell.publish.qos > 0)
-            .map(|group| (who(&group.cell), group))
-            .collect();
-        let file = format!("e2a-ecdf-{at}");
-        let chart = ecdf(
-            format!("E2a: response times at {at} % loss, 60 B"),
-            &groups,
-            input.drawn.get(&file),
-        );
-        push(
-            figures,
-            &file,
-            chart,
-            "What came; what never came is in the table below.",
-            "E2b",
-        );
-    }
-    for bytes in [60, 600, 2000] {
-        let chart = Chart::of(
-            format!("E2b: bytes on the wire against loss, {bytes} B"),
-            Axis::linear("packets lost in each direction, %"),
-            Axis::linear("Ethernet B / delivered message"),
-            series(
-                of(bytes).filter(|group| is_ours(group)),
-                named,
-                loss,
-                Group::wire_bytes,
-            ),
-        );
-        let caption = "Frames of both legs and both directions, lost ones included; what set connections up is not in it. CoAP \
-                       sends more than 1,024 bytes block by block.";
-        push(
-            figures,
-            &format!("e2b-bytes-{bytes}"),
-            chart,
-            caption,
-            "E2b",
-        );
-        let others = series(
-            of(bytes).filter(|group| !is_ours(group)),
-            named,
-            loss,
-            Group::wire_bytes,
-        );
-        let chart = Chart::of(
-            format!("E2b: the same with other brokers, {bytes} B"),
-            Axis::linear("packets lost in each direction, %"),
-            Axis::linear("Ethernet B / delivered message"),
-            others,
-        );
-        push(
-            figures,
-            &format!("e2b-bytes-{bytes}-baselines"),
-            chart,
-            "The brokers that the study used.",
-            "E2b",
-        );
-    }
-    for at in [0.0, 20.0] {
-        causes(input, at, figures);
-    }
-}
-
-fn is_ours(group: &Group) -> bool {
-    group.cell.system == "thalweg"
-}
-
-/// Bytes by what they were for. Where no capture told causes apart, payload and the rest.
-fn causes(input: &Input, loss: f64, figures: &mut Vec<Figure>) {
-    let groups: Vec<&Group> = input
-        .of("E2b")
-        .filter(|group| {
-            group.payload() == Some(60) && group.loss_percent() == loss && is_ours(group)
-        })
-        .collect();
-    let is_told = groups.iter().any(|group| {
-        group
-            .rows
-            .iter()
-            .any(|row| row.more.contains_key(CAUSES[0].0))
-    });
-    let parts: Vec<&str> = match is_told {
+/// Bytes by what they were for: the parts, and a bar for each way. Where no capture told causes apart, payload and the rest.
+fn causes(groups: &[&Group]) -> (Vec<&'static str>, Vec<Bar>) {
+    let mut rows = groups.iter().flat_map(|group| &group.rows);
+    let is_told = rows.any(|row| row.more.contains_key(CAUSES[0].0));
+    let parts = match is_told {
         true => CAUSES.iter().map(|(_, words)| *words).collect(),
         false => vec![
             "payload, both legs",
             "headers, acknowledgements, repetitions",
         ],
     };
-    let bars = groups
-        .iter()
-        .filter_map(|group| {
-            let whole = group.wire_bytes()?;
-            let values: Vec<f64> = if !is_told {
-                let payload = 2.0 * f64::from(group.payload()?);
-                vec![payload, (whole.mean - payload).max(0.0)]
-            } else {
-                let cause = |name: &str| {
-                    let per_message =
-                        |row: &Row| Some(row.more.get(name)? / row.delivered.max(1) as f64);
-                    group.stat(per_message).map_or(0.0, |stat| stat.mean)
-                };
-                CAUSES.iter().map(|(name, _)| cause(name)).collect()
-            };
-            Some((way(&group.cell.publish), values, Some(whole.half)))
-        })
-        .collect();
-    let drawing = Bars::of(
-        format!("E2b: what the bytes are for, 60 B, {loss} % loss"),
-        "way",
-        Axis::linear("Ethernet B / delivered message"),
-        &parts,
-        sorted(bars),
-    );
-    let caption = "thalweg; both legs and both directions.";
-    push(
-        figures,
-        &format!("e2b-causes-{loss}"),
-        drawing,
-        caption,
-        "E2b",
-    );
+    let bar = |group: &&Group| {
+        let whole = group.wire_bytes()?;
+        let cause = |name: &str| {
+            let per_message = |row: &Row| Some(row.more.get(name)? / row.delivered.max(1) as f64);
+            group.stat(per_message).map_or(0.0, |stat| stat.mean)
+        };
+        let payload = 2.0 * f64::from(group.payload()?);
+        let values = match is_told {
+            true => CAUSES.iter().map(|(name, _)| cause(name)).collect(),
+            false => vec![payload, (whole.mean - payload).max(0.0)],
+        };
+        Some((way(&group.cell.publish), values, Some(whole.half)))
+    };
+    (parts, groups.iter().filter_map(bar).collect())
 }
 
 /// Bytes by cause as a capture may tell them, and their words.
@@ -482,203 +477,23 @@ const CAUSES: [(&str, &str); 7] = [
     ("connection_bytes", "connections"),
 ];
 
-fn overhead(input: &Input, figures: &mut Vec<Figure>) {
-    let all = || input.of("E2c").chain(input.of("E2b"));
-    let mut losses: Vec<f64> = input.of("E2c").map(Group::loss_percent).collect();
-    losses.sort_by(f64::total_cmp);
-    losses.dedup();
-    for at in losses {
-        let size = |group: &Group| group.payload().map(f64::from);
-        let ratio = |group: &Group| {
-            let bytes = f64::from(group.payload()?);
-            group.stat(|row| Some(row.wire_bytes? as f64 / row.delivered.max(1) as f64 / bytes))
-        };
-        let is_of = |group: &&Group| group.loss_percent() == at && group.cell.publish.qos == 1;
-        let mut lines = series(all().filter(is_of), |group| who(&group.cell), size, ratio);
-        if at == 0.0 {
-            for (name, reckoned) in [
-                ("reckoned QoS 1", e2::RECKONED_QOS1),
-                ("reckoned CON in fragments", e2::RECKONED_CON),
-            ] {
-                let points = e2::SIZES
-                    .iter()
-                    .zip(reckoned)
-                    .map(|(size, bytes)| Point::at(f64::from(*size), bytes / f64::from(*size)));
-                lines.push(Series {
-                    name: name.to_owned(),
-                    look: Look::Beside,
-                    points: points.collect(),
-                });
-            }
-        }
-        let chart = Chart {
-            title: format!("E2c: bytes per byte of payload, {at} % loss"),
-            x: Axis::log("payload, B"),
-            y: Axis::log("Ethernet bytes / payload bytes"),
-            series: lines,
-            limits: vec![(2.0, "nothing but payload, twice".to_owned())],
-        };
-        let caption = "Both legs, at least once. CON above 1,024 bytes goes block by block.";
-        push(figures, &format!("e2c-ratio-{at}"), chart, caption, "E2");
-    }
-}
-
-fn floods(input: &Input, figures: &mut Vec<Figure>) {
-    for topology in ["1-1", "1-7"] {
-        let groups = || {
-            input
-                .of("E3a")
-                .filter(|group| axis_is(group, "topology", topology))
-        };
-        let link = e3::LINK_BITS as f64 * 1e-6;
-        let limits = match topology {
-            "1-7" => vec![(link / 7.0, "a seventh of the link".to_owned())],
-            _ => vec![(link, "link".to_owned())],
-        };
-        let size = |group: &Group| group.payload().map(f64::from);
-        let chart = Chart {
-            title: format!("E3a {topology}: throughput against payload"),
-            x: Axis::log("payload, B"),
-            y: Axis::log("payload / subscriber, Mbit/s"),
-            series: series(groups(), |group| who(&group.cell), size, Group::mbit),
-            limits,
-        };
-        let caption = "As fast as it goes over 95 Mbit/s; window 1 is one message at a time, as in the study.";
-        push(figures, &format!("e3a-{topology}"), chart, caption, "E3a");
-    }
-}
-
-fn periodic(input: &Input, figures: &mut Vec<Figure>) {
-    let rate = |group: &Group| {
-        if let Load::Open { rate, .. } = group.cell.load {
-            Some(rate)
-        } else {
-            None
-        }
-    };
-    let mut sizes: Vec<u32> = input.of("E3b").filter_map(Group::payload).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    for size in sizes {
-        let groups = || {
-            input
-                .of("E3b")
-                .filter(|group| group.payload() == Some(size))
-        };
-        let named = |group: &Group| who(&group.cell);
-        let chart = Chart::of(
-            format!("E3b: 90 % latency against rate, {size} B"),
-            Axis::linear("offered, messages/s"),
-            Axis::log("90 % of responses within, us"),
-            series(groups(), named, rate, |group| {
-                group.stat(|row| Some(row.response.p90))
-            }),
-        );
-        push(
-            figures,
-            &format!("e3b-p90-{size}"),
-            chart,
-            "Beside it: what was really delivered.",
-            "E3b",
-        );
-        let chart = Chart::of(
-            format!("E3b: achieved rate, {size} B"),
-            Axis::linear("offered, messages/s"),
-            Axis::linear("delivered, messages/s"),
-            series(groups(), named, rate, Group::delivered_per_s),
-        );
-        push(
-            figures,
-            &format!("e3b-rate-{size}"),
-            chart,
-            "A latency counts only where the load was carried.",
-            "E3b",
-        );
-    }
-}
-
-fn device(input: &Input, experiment: &str, axis: &str, label: &str, figures: &mut Vec<Figure>) {
-    let x = |group: &Group| number(group.cell.axes.get(axis)?);
-    let mut kinds: Vec<(String, String)> = input
-        .of(experiment)
-        .map(|group| {
-            (
-                group.cell.system.clone(),
-                group.cell.axes.get("driver").cloned().unwrap_or_default(),
-            )
-        })
-        .collect();
-    kinds.sort();
-    kinds.dedup();
-    for (system, driver) in kinds {
-        let groups = || {
-            input
-                .of(experiment)
-                .filter(|group| group.cell.system == system && axis_is(group, "driver", &driver))
-        };
-        let named = |group: &Group| way(&group.cell.publish);
-        let words = format!("{system}, {}", driver.replace('-', " "));
-        let name = format!("{}-{system}-{driver}", experiment.to_lowercase());
-        let charts: [(&str, &str, &str, Of); 3] = [
-            (
-                "rtt",
-                "median round trip",
-                "median round trip, us",
-                |group| group.stat(|row| Some(row.response.p50)),
-            ),
-            (
-                "cpu",
-                "processor of the client",
-                "client processor, us/message",
-                |group| {
-                    group.stat(|row| Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64))
-                },
-            ),
-            (
-                "bytes",
-                "bytes on the wire",
-                "Ethernet B / message",
-                Group::wire_bytes,
-            ),
-        ];
-        for (file, what, unit, of) in charts {
-            let chart = Chart::of(
-                format!("{experiment}: {what} ({words})"),
-                Axis::linear(label),
-                Axis::linear(unit),
-                series(groups(), named, x, of),
-            );
-            let caption =
-                "One client publishes and hears itself; whiskers are 95 % intervals over repeats.";
-            push(
-                figures,
-                &format!("{name}-{file}"),
-                chart,
-                caption,
-                experiment,
-            );
-        }
-    }
-}
-
 /// Latency and bytes of everything at one loss, and what nothing else beats in both.
 fn pareto(input: &Input, figures: &mut Vec<Figure>) {
     for at in [0.0, 20.0] {
-        let mut lines = Vec::new();
-        let mut all = Vec::new();
-        let groups = input
-            .of("E2b")
-            .filter(|group| group.loss_percent() == at && group.payload() == Some(60));
-        for group in groups.filter(|group| is_ours(group)) {
+        let (mut lines, mut all) = (Vec::new(), Vec::new());
+        let is_it = |group: &&Group| {
+            let place = (group.loss_percent(), group.payload());
+            place == (at, Some(60)) && group.cell.system == "thalweg"
+        };
+        for group in input.of("E2b").filter(is_it) {
             let (Some(bytes), Some(ms)) = (group.wire_bytes(), group.mean_ms()) else {
                 continue;
             };
             all.push((bytes.mean, ms.mean));
-            let points = vec![Point::with_half(bytes.mean, ms.mean, ms.half)];
             lines.push(Series {
                 name: way(&group.cell.publish),
                 look: Look::Marks,
-                points,
+                points: vec![Point::with_half(bytes.mean, ms.mean, ms.half)],
             });
         }
         if lines.len() < 2 {
@@ -725,251 +540,54 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
         let Some((group, seconds)) = longest else {
             continue;
         };
-        let line = |name: &str, of: fn(&super::input::Moment) -> f64| Series {
+        let look = if seconds.len() > 30 {
+            Look::Curve
+        } else {
+            Look::Line
+        };
+        let line = |name: &str, of: fn(&Moment) -> f64| Series {
             name: name.to_owned(),
-            look: if seconds.len() > 30 {
-                Look::Curve
-            } else {
-                Look::Line
-            },
+            look,
             points: seconds
                 .iter()
-                .map(|moment| Point::at(moment.second, of(moment)))
+                .map(|it| Point::at(it.second, of(it)))
                 .collect(),
         };
-        let name = format!("The longest trial: {}.", name_of(&group.cell));
-        let chart = Chart::of(
-            format!("{experiment}: a trial, second by second"),
-            Axis::linear("since the warm-up began, s"),
-            Axis::linear("messages/s in that second"),
-            vec![
-                line("published", |moment| moment.sent),
-                line("received", |moment| moment.received),
-            ],
-        );
-        push(
-            figures,
-            &format!("{}-timeline", experiment.to_lowercase()),
-            chart,
-            name.clone(),
-            experiment,
-        );
-        let chart = Chart::of(
-            format!("{experiment}: its latency, second by second"),
-            Axis::linear("since the warm-up began, s"),
-            Axis::log("99 % of responses within, ms"),
-            vec![line("99 %", |moment| moment.p99_us * 1e-3)],
-        );
-        push(
-            figures,
-            &format!("{}-timeline-p99", experiment.to_lowercase()),
-            chart,
-            name,
-            experiment,
-        );
-    }
-}
-
-fn uneven(seconds: &[super::input::Moment]) -> f64 {
-    let most = seconds
-        .iter()
-        .map(|moment| moment.received)
-        .fold(0.0, f64::max);
-    let least = seconds
-        .iter()
-        .map(|moment| moment.received)
-        .fold(f64::MAX, f64::min);
-    most - least
-}
-
-/// Whatever a scenario sweeps: its numeric axes to the right, everything else a line.
-fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) {
-    let groups: Vec<&Group> = input.of(experiment).collect();
-    let mut axes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for group in &groups {
-        for (axis, value) in &group.cell.axes {
-            let values = axes.entry(axis).or_default();
-            if !values.contains(&value.as_str()) {
-                values.push(value);
-            }
-        }
-    }
-    let varied: Vec<&str> = axes
-        .iter()
-        .filter(|(_, values)| values.len() > 1)
-        .map(|(axis, _)| *axis)
-        .collect();
-    let numeric: Vec<(&str, String)> = varied
-        .iter()
-        .filter_map(|axis| Some((*axis, with_unit(axis, unit_of(&axes[axis])?))))
-        .collect();
-    for (axis, words) in numeric {
-        let named = |group: &Group| {
-            let others: Vec<String> = varied
-                .iter()
-                .filter(|other| **other != axis)
-                .filter_map(|other| {
-                    let value = group.cell.axes.get(*other)?;
-                    // Words say of themselves what they are.
-                    Some(match number(value) {
-                        Some(_) => format!("{other} {value}"),
-                        None => value.clone(),
-                    })
-                })
-                .collect();
-            if others.is_empty() {
-                who(&group.cell)
-            } else {
-                others.join(", ")
-            }
-        };
-        let x = |group: &Group| number(group.cell.axes.get(axis)?);
-        let charts: [(&str, &str, Of); 4] = [
-            ("delivered", "delivered, messages/s", Group::delivered_per_s),
-            ("p50", "median of the response, us", |group| {
-                group.stat(|row| Some(row.response.p50))
-            }),
-            ("p99", "99 % of responses within, us", |group| {
-                group.stat(|row| Some(row.response.p99))
-            }),
-            ("bytes", "Ethernet B / delivered message", Group::wire_bytes),
+        let rates = vec![
+            line("published", |it| it.sent),
+            line("received", |it| it.received),
         ];
-        for (file, unit, of) in charts {
-            let lines = series(groups.iter().copied(), named, x, of);
-            for (at, some) in lines.chunks(LOOKS).enumerate() {
-                let more = if at == 0 {
-                    String::new()
-                } else {
-                    format!("-{}", at + 1)
-                };
-                let chart = Chart::of(
-                    format!("{experiment}: {}", unit.split(',').next().unwrap_or(unit)),
-                    Axis {
-                        from: None,
-                        ..Axis::linear(&words)
-                    },
-                    Axis::linear(unit),
-                    some.to_vec(),
-                );
-                let name = format!("{}-{}-{file}{more}", plain(experiment), plain(axis));
-                push(
-                    figures,
-                    &name,
-                    chart,
-                    "Whiskers: 95 % intervals over repeats.",
-                    experiment,
-                );
-            }
+        let latency = vec![line("99 %", |it| it.p99_us * 1e-3)];
+        for (file, what, y, lines) in [
+            (
+                "",
+                "a trial",
+                Axis::linear("messages/s in that second"),
+                rates,
+            ),
+            (
+                "-p99",
+                "its latency",
+                Axis::log("99 % of responses within, ms"),
+                latency,
+            ),
+        ] {
+            let x = Axis::linear("since the warm-up began, s");
+            let title = format!("{experiment}: {what}, second by second");
+            let file = format!("{}-timeline{file}", experiment.to_lowercase());
+            let caption = format!("The longest trial: {}.", name_of(&group.cell));
+            push(
+                figures,
+                &file,
+                Chart::of(title, x, y, lines),
+                caption,
+                experiment,
+            );
         }
     }
-    for (at, some) in groups.chunks(LOOKS).enumerate() {
-        let named: Vec<(String, &Group)> = some
-            .iter()
-            .map(|group| {
-                let values: Vec<&str> = varied
-                    .iter()
-                    .filter_map(|axis| group.cell.axes.get(*axis).map(String::as_str))
-                    .collect();
-                (
-                    if values.is_empty() {
-                        who(&group.cell)
-                    } else {
-                        values.join(" ")
-                    },
-                    *group,
-                )
-            })
-            .collect();
-        let file = format!("{}-ecdf-{}", plain(experiment), at + 1);
-        let chart = ecdf(
-            format!("{experiment}: response times"),
-            &named,
-            input.drawn.get(&file),
-        );
-        push(
-            figures,
-            &file,
-            chart,
-            "From when a message was to be sent.",
-            experiment,
-        );
-    }
 }
 
-/// The number that a value begins with, if what follows is a unit.
-fn number(value: &str) -> Option<f64> {
-    split(value).map(|(number, _)| number)
-}
-
-fn split(value: &str) -> Option<(f64, &str)> {
-    let end = value
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
-        .unwrap_or(value.len());
-    let (digits, unit) = value.split_at(end);
-    let is_unit = unit.len() <= 5
-        && unit
-            .chars()
-            .all(|c| c.is_ascii_alphabetic() || "%/".contains(c));
-    digits
-        .parse()
-        .ok()
-        .filter(|_| is_unit)
-        .map(|number| (number, unit))
-}
-
-/// The unit that all of these numbers have: 500 ms and 1 s have no place on one axis.
-fn unit_of<'a>(values: &[&'a str]) -> Option<&'a str> {
-    let mut units = values
-        .iter()
-        .map(|value| split(value).map(|(_, unit)| unit));
-    let first = units.next()??;
-    units.all(|unit| unit == Some(first)).then_some(first)
-}
-
-/// The name of an axis with its unit; one that counts has none.
-fn with_unit(axis: &str, unit: &str) -> String {
-    match (axis, unit) {
-        ("payload" | "size", "") => format!("{axis}, B"),
-        ("loss", "") => format!("{axis}, %"),
-        (_, "") => axis.to_owned(),
-        _ => format!("{axis}, {unit}"),
-    }
-}
-
-fn plain(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_swept_has_the_unit_of_its_values() {
-        let words = |axis: &str, values: &[&str]| unit_of(values).map(|unit| with_unit(axis, unit));
-        assert_eq!(
-            words("payload", &["60", "2000"]).as_deref(),
-            Some("payload, B")
-        );
-        assert_eq!(words("loss", &["0%", "2.5%"]).as_deref(), Some("loss, %"));
-        assert_eq!(
-            words("delay", &["5ms", "50ms"]).as_deref(),
-            Some("delay, ms")
-        );
-        assert_eq!(words("flows", &["1", "10"]).as_deref(), Some("flows"));
-        assert_eq!(
-            words("delay", &["500ms", "1s"]),
-            None,
-            "their numbers cannot be compared"
-        );
-        assert_eq!(words("way", &["mqtt-q0", "mqtt-q1"]), None);
-    }
+fn uneven(seconds: &[Moment]) -> f64 {
+    let received = || seconds.iter().map(|moment| moment.received);
+    received().fold(0.0, f64::max) - received().fold(f64::MAX, f64::min)
 }

@@ -3,7 +3,6 @@
 use super::Part;
 use super::figures::Figure;
 use super::page::VERDICTS;
-use crate::cell::Protocol;
 use crate::report::document::Tile;
 use crate::report::stat::{grouped, short};
 use crate::studies::Study;
@@ -31,46 +30,36 @@ pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
         .filter(|it| !matches!(it, Ruling::NotMeasured | Ruling::NotJudged(_)))
         .count();
     let others = rulings.len() - judged;
-    let group = |study: Study, is_it: &dyn Fn(&Group) -> bool| -> Option<Group> {
-        let (_, part) = parts.iter().find(|(of, _)| *of == study)?;
-        part.input.groups.iter().find(|group| is_it(group)).cloned()
-    };
-    let flood = |system: &str, protocol: Protocol| {
-        let is_it = |group: &Group| {
-            group.cell.experiment == "E1b"
-                && (group.cell.system.as_str(), group.cell.publish.protocol) == (system, protocol)
-                && group
-                    .cell
-                    .axes
-                    .get("class")
-                    .is_some_and(|class| class == "simple")
-        };
-        Some(group(Study::E1, &is_it)?.delivered_per_s()?.mean)
-    };
-    let beside = flood("mosquitto", Protocol::Mqtt).map_or("not measured".to_owned(), grouped);
-    let lossy = |way: &str| {
-        let is_it = |group: &Group| {
-            (group.cell.experiment.as_str(), group.cell.system.as_str()) == ("E2b", "thalweg")
-                && group.way() == way
-                && group.payload() == Some(60)
-                && group.loss_percent() == 20.0
-        };
-        Some(group(Study::E2, &is_it)?.mean_ms()?.mean)
-    };
-    let coap =
-        lossy("CoAP CON").map_or("not measured".to_owned(), |ms| format!("{} ms", short(ms)));
-    let round_trip = |protocol: Protocol| {
-        let is_it = |group: &Group| {
-            (group.cell.experiment.as_str(), group.cell.system.as_str()) == ("E4a", "thalweg")
-                && group.cell.publish.protocol == protocol
-                && group.payload() == Some(200)
-        };
+    let flood = |system: &str| {
+        let axes = [("system", system), ("class", "simple"), ("way", "mqtt-q0")];
         Some(
-            group(Study::E4, &is_it)?
-                .stat(|row| (row.response.count > 0).then_some(row.response.p50))?
+            find(parts, Study::E1, "E1b", &axes)?
+                .delivered_per_s()?
                 .mean,
         )
     };
+    let lossy = |way: &str| {
+        let axes = [
+            ("system", "thalweg"),
+            ("way", way),
+            ("payload", "60"),
+            ("loss", "20%"),
+        ];
+        Some(find(parts, Study::E2, "E2b", &axes)?.mean_ms()?.mean)
+    };
+    let round_trip = || {
+        let axes = [
+            ("system", "thalweg"),
+            ("way", "mqtt-q1"),
+            ("payload", "200"),
+        ];
+        let group = find(parts, Study::E4, "E4a", &axes)?;
+        let median = group.stat(|row| (row.response.count > 0).then_some(row.response.p50));
+        Some(median?.mean)
+    };
+    let or_not = |number: Option<String>| number.unwrap_or("not measured".to_owned());
+    let beside = or_not(flood("mosquitto").map(grouped));
+    let coap = or_not(lossy("coap-con").map(|ms| format!("{} ms", short(ms))));
     let shapes = parts.iter().flat_map(|(_, part)| &part.shapes);
     let wait = shapes
         .map(|(_, shape)| shape)
@@ -82,17 +71,17 @@ pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
             VERDICTS,
         ),
         tile(
-            flood("thalweg", Protocol::Mqtt).map(|rate| format!("{}/s", grouped(rate))),
+            flood("thalweg").map(|rate| format!("{}/s", grouped(rate))),
             format!("messages of 36 B through one broker over MQTT QoS 0, 40 pairs; mosquitto: {beside}"),
             section(Study::E1),
         ),
         tile(
-            lossy("MQTT QoS 1").map(|ms| format!("{} ms", short(ms))),
+            lossy("mqtt-q1").map(|ms| format!("{} ms", short(ms))),
             format!("mean delay of 60 B over MQTT QoS 1 at 20 % loss; CoAP CON: {coap}"),
             section(Study::E2),
         ),
         tile(
-            round_trip(Protocol::Mqtt).map(|us| format!("{} us", short(us))),
+            round_trip().map(|us| format!("{} us", short(us))),
             "median round trip of 200 B over MQTT QoS 1, one at a time".to_owned(),
             section(Study::E4),
         ),
@@ -104,6 +93,18 @@ pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
             section(Study::E5),
         ),
     ]
+}
+
+/// The group of an experiment with these values on these axes.
+fn find<'p>(
+    parts: &'p [(Study, Part)],
+    study: Study,
+    experiment: &'static str,
+    axes: &[(&str, &str)],
+) -> Option<&'p Group> {
+    let (_, part) = parts.iter().find(|(of, _)| *of == study)?;
+    let mut groups = part.input.of(experiment);
+    groups.find(|group| group.is_at(axes))
 }
 
 /// The drawing: delay against loss, or else the first there is.

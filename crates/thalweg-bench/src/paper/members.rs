@@ -10,9 +10,9 @@ use super::figures::{Drawing, Figure, push};
 use super::input::{Input, Message};
 use crate::cell::Standing;
 use crate::e5::{MEMBERS, of_member};
-use crate::report::document::{Document, Table};
+use crate::report::document::{Column, Document, Table};
 use crate::report::stat::{Stat, quantile, short};
-use crate::studies::e5::{OVERALL, POINT, STEADY, axis, find};
+use crate::studies::e5::{OVERALL, POINT, STEADY, find};
 use crate::studies::group::{Group, name_of};
 
 /// What is drawn, in this order.
@@ -57,45 +57,43 @@ pub fn tables(input: &Input, document: &mut Document) {
     document.text(punctuality(input));
 }
 
+const OVERALL_COLUMNS: [Column<Group>; 9] = [
+    ("strategy", |it| it.axis("strategy").to_owned()),
+    ("thesis, mean wait ms", |it| {
+        thesis(it).map_or("-".to_owned(), |(mean, _)| mean.to_string())
+    }),
+    ("reckoned for exact times", |it| {
+        thesis(it).map_or("-", |(_, reckoned)| reckoned).to_owned()
+    }),
+    ("ours", |it| told(it.wait())),
+    ("least to greatest", |it| {
+        let range = |wait: Stat| format!("{} to {}", short(wait.range.0), short(wait.range.1));
+        it.wait().map_or(String::new(), range)
+    }),
+    ("limit", |it| mean(it.more("limit_wait_ms"))),
+    ("processed / limit, mean", |it| mean(it.more("ratio_mean"))),
+    ("99 %", |it| mean(it.more("ratio_p99"))),
+    ("repeats", |it| {
+        it.wait().map_or(0, |wait| wait.count).to_string()
+    }),
+];
+
+/// What the study has of a strategy.
+fn thesis(group: &Group) -> Option<(f64, &'static str)> {
+    let (_, mean, reckoned) = OVERALL
+        .iter()
+        .find(|(name, ..)| *name == group.axis("strategy"))?;
+    Some((*mean, reckoned))
+}
+
 fn overall(input: &Input) -> Table {
-    let mut table = Table::new(&[
-        "strategy",
-        "thesis, mean wait ms",
-        "reckoned for exact times",
-        "ours",
-        "least to greatest",
-        "limit",
-        "processed / limit, mean",
-        "99 %",
-        "repeats",
-    ]);
     let is_it = |group: &&Group| {
-        ["part", "scenario", "point"].map(|name| axis(group, name)) == ["core", "S2", POINT]
+        ["part", "scenario", "point"].map(|name| group.axis(name)) == ["core", "S2", POINT]
     };
     let mut groups: Vec<&Group> = input.of("E5").filter(is_it).collect();
-    groups.sort_by_key(|group| axis(group, "strategy"));
-    for group in groups {
-        let Some(wait) = group.wait() else { continue };
-        let strategy = axis(group, "strategy");
-        let (thesis, reckoned) = OVERALL
-            .iter()
-            .find(|(name, ..)| *name == strategy)
-            .map_or(("-".to_owned(), "-"), |(_, mean, reckoned)| {
-                (mean.to_string(), *reckoned)
-            });
-        table.row([
-            strategy.to_owned(),
-            thesis,
-            reckoned.to_owned(),
-            wait.to_string(),
-            format!("{} to {}", short(wait.range.0), short(wait.range.1)),
-            mean(group.more("limit_wait_ms")),
-            mean(group.more("ratio_mean")),
-            mean(group.more("ratio_p99")),
-            wait.count.to_string(),
-        ]);
-    }
-    table
+    groups.retain(|group| group.wait().is_some());
+    groups.sort_by_key(|group| group.axis("strategy"));
+    Table::of(groups, &OVERALL_COLUMNS)
 }
 
 fn steady(input: &Input) -> Table {
@@ -129,61 +127,43 @@ fn steady(input: &Input) -> Table {
     table
 }
 
+const LIMIT_COLUMNS: [Column<Group>; 18] = [
+    ("part", |it| it.axis("part").to_owned()),
+    ("scenario", |it| it.axis("scenario").to_owned()),
+    ("point", |it| it.axis("point").to_owned()),
+    ("strategy", |it| it.axis("strategy").to_owned()),
+    ("mean wait ms", |it| told(it.wait())),
+    ("99 %", |it| mean(it.more("wait_p99_ms"))),
+    ("limit", |it| mean(it.more("limit_wait_ms"))),
+    ("processed / limit, mean", |it| told(it.more("ratio_mean"))),
+    ("99 %", |it| told(it.more("ratio_p99"))),
+    ("in virtual time, mean", |it| {
+        mean(it.more("virtual_ratio_mean"))
+    }),
+    ("99 %", |it| mean(it.more("virtual_ratio_p99"))),
+    ("reports/s", |it| {
+        mean(it.stat(|row| Some(row.more.get("reports")? / row.seconds)))
+    }),
+    ("lost", |it| {
+        it.rows.iter().map(|row| row.lost).sum::<u64>().to_string()
+    }),
+    ("repeated", |it| most(it, "repeated")),
+    ("last after ms", |it| most(it, "repeated_after_ms")),
+    ("unmarked", |it| most(it, "unmarked")),
+    ("processed twice", |it| most(it, "processed_twice")),
+    ("repeats", |it| it.rows.len().to_string()),
+];
+
+fn most(group: &Group, name: &str) -> String {
+    let most = group.more(name).map(|it| short(it.range.1));
+    most.unwrap_or("-".to_owned())
+}
+
 fn beside_the_limit(input: &Input) -> Table {
-    let mut table = Table::new(&[
-        "part",
-        "scenario",
-        "point",
-        "strategy",
-        "mean wait ms",
-        "99 %",
-        "limit",
-        "processed / limit, mean",
-        "99 %",
-        "in virtual time, mean",
-        "99 %",
-        "reports/s",
-        "lost",
-        "repeated",
-        "last after ms",
-        "unmarked",
-        "processed twice",
-        "repeats",
-    ]);
-    let names = ["part", "scenario", "point", "strategy"];
     let mut groups: Vec<&Group> = input.of("E5").collect();
-    groups.sort_by_key(|group| names.map(|name| axis(group, name)));
-    for group in groups {
-        let most = |name| {
-            group
-                .more(name)
-                .map_or("-".to_owned(), |it| short(it.range.1))
-        };
-        let reports = group.stat(|row| Some(row.more.get("reports")? / row.seconds));
-        let lost: u64 = group.rows.iter().map(|row| row.lost).sum();
-        table.row(
-            names
-                .map(|name| axis(group, name).to_owned())
-                .into_iter()
-                .chain([
-                    told(group.wait()),
-                    mean(group.more("wait_p99_ms")),
-                    mean(group.more("limit_wait_ms")),
-                    told(group.more("ratio_mean")),
-                    told(group.more("ratio_p99")),
-                    mean(group.more("virtual_ratio_mean")),
-                    mean(group.more("virtual_ratio_p99")),
-                    mean(reports),
-                    lost.to_string(),
-                    most("repeated"),
-                    most("repeated_after_ms"),
-                    most("unmarked"),
-                    most("processed_twice"),
-                    group.rows.len().to_string(),
-                ]),
-        );
-    }
-    table
+    let names = ["part", "scenario", "point", "strategy"];
+    groups.sort_by_key(|group| names.map(|name| group.axis(name)));
+    Table::of(groups, &LIMIT_COLUMNS)
 }
 
 /// How well the machine kept time, and what was asked of it.
@@ -318,10 +298,11 @@ fn caption(strategy: &str) -> &'static str {
 
 fn by_interval(input: &Input, strategy: &str) -> Series {
     let is_it = |group: &&Group| {
-        ["part", "strategy"].map(|name| axis(group, name)) == ["report interval", strategy]
+        ["part", "strategy"].map(|name| group.axis(name)) == ["report interval", strategy]
     };
     let point = |group: &Group| {
-        let every = axis(group, "point")
+        let every = group
+            .axis("point")
             .strip_prefix("every=")?
             .strip_suffix('s')?;
         let wait = group.wait()?;

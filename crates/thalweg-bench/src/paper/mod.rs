@@ -37,6 +37,8 @@ mod junit;
 mod lead;
 mod members;
 mod page;
+pub mod svg;
+mod swept;
 mod whole;
 
 /// Whether a folder has cells that were measured, or parts that have.

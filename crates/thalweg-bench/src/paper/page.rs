@@ -8,15 +8,26 @@ use serde_json::Value;
 use super::Part;
 use super::energies::energies;
 use super::figures::Figure;
-use super::input::Input;
+use super::input::{self, Input};
 use super::members;
 use crate::cell::{Row, Standing};
-use crate::report::document::{Document, Table};
+use crate::report::document::{Column, Document, Table};
 use crate::report::stat::{Stat, short};
 use crate::results::calls;
 use crate::studies::Study;
 use crate::studies::group::{Group, client, name_of, payload, way};
-use crate::studies::shape::Ruling;
+use crate::studies::shape::{Ruling, Shape};
+
+/// Which program ran, and how much.
+pub fn program(about: &Value) -> String {
+    let word = |key: &str| input::word(about, key);
+    let build = match about["is_optimised"] == Value::Bool(true) {
+        true => "optimised build",
+        false => "debug build",
+    };
+    let (version, budget, seed) = (word("version"), word("budget"), word("seed"));
+    format!("Thalweg {version} ({build}), budget {budget}, seed {seed}")
+}
 
 /// What ran, where, and how much of it counts.
 pub fn about(input: &Input, document: &mut Document) {
@@ -35,12 +46,9 @@ pub fn about(input: &Input, document: &mut Document) {
         _ => "?".to_owned(),
     };
     document.text(format!(
-        "Thalweg {} ({}), budget {}, seed {}. {} with {} cores, kernel {}; load before: {}. It took {lasted}. {} trials: {} \
-         count, {} were limited by what sent, {} by what the broker took, {} are invalid, {} lack a program that is not installed.",
-        input.word("version"),
-        if input.about["is_optimised"] == Value::Bool(true) { "optimised build" } else { "debug build" },
-        input.word("budget"),
-        input.word("seed"),
+        "{}. {} with {} cores, kernel {}; load before: {}. It took {lasted}. {} trials: {} count, {} were limited by what sent, \
+         {} by what the broker took, {} are invalid, {} lack a program that is not installed.",
+        program(&input.about),
         input.word("cpu"),
         input.word("cores"),
         input.word("kernel"),
@@ -76,19 +84,8 @@ pub const VERDICTS: &str = "What came out";
 pub fn shapes(parts: &[&Part], document: &mut Document) {
     for part in parts {
         for study in &part.studies {
-            let mut table = shape_table();
             let shapes = || part.shapes.iter().filter(|(of, _)| of == study);
-            for (_, shape) in shapes() {
-                table.row([
-                    shape.id.to_owned(),
-                    shape.what.to_owned(),
-                    shape.paper.to_owned(),
-                    shape.baseline.figures.clone(),
-                    shape.baseline.ruling.words(),
-                    shape.ours.figures.clone(),
-                    shape.ours.ruling.words(),
-                ]);
-            }
+            let table = Table::of(shapes().map(|(_, shape)| shape), &SHAPES).of_sentences();
             let ours = tally(shapes().map(|(_, shape)| &shape.ours.ruling));
             let baseline = tally(shapes().map(|(_, shape)| &shape.baseline.ruling));
             document.folded_on_pages(
@@ -118,19 +115,15 @@ pub fn tally<'r>(rulings: impl Iterator<Item = &'r Ruling>) -> String {
     some.join(", ")
 }
 
-/// The columns of statements.
-pub fn shape_table() -> Table {
-    Table::new(&[
-        "shape",
-        "statement",
-        "study",
-        "baselines",
-        "verdict, baselines",
-        "ours",
-        "verdict, ours",
-    ])
-    .of_sentences()
-}
+const SHAPES: [Column<Shape>; 7] = [
+    ("shape", |it| it.id.to_owned()),
+    ("statement", |it| it.what.to_owned()),
+    ("study", |it| it.paper.to_owned()),
+    ("baselines", |it| it.baseline.figures.clone()),
+    ("verdict, baselines", |it| it.baseline.ruling.words()),
+    ("ours", |it| it.ours.figures.clone()),
+    ("verdict, ours", |it| it.ours.ruling.words()),
+];
 
 /// What a scenario asserts, and what a search for the limit found.
 pub fn promises(input: &Input, document: &mut Document) {
@@ -208,25 +201,15 @@ pub fn body(part: &Part, document: &mut Document) {
     members::tables(input, document);
     document.part("Figures of all cells that count");
     for experiment in input.experiments() {
-        document.folded(
-            format!("{experiment}: rates, latencies, losses"),
-            results(input, experiment),
-        );
-        document.folded(
-            format!("{experiment}: resources"),
-            resources(input, experiment),
-        );
-        let trials = input
-            .trials
-            .iter()
-            .filter(|(cell, _)| cell.experiment == *experiment);
+        let [results, resources, wire] = tables(input, experiment);
+        document.folded(format!("{experiment}: rates, latencies, losses"), results);
+        document.folded(format!("{experiment}: resources"), resources);
+        let trials = input.trials.iter();
+        let trials = trials.filter(|(cell, _)| cell.experiment == *experiment);
         calls::said(trials.map(|(cell, row)| (cell, row)))
             .into_iter()
             .for_each(|words| document.text(words));
-        document.folded(
-            format!("{experiment}: bytes and frames"),
-            wire(input, experiment),
-        );
+        document.folded(format!("{experiment}: bytes and frames"), wire);
     }
     energies(input, document);
     excluded(input, document);
@@ -285,140 +268,104 @@ fn sorted<'a>(input: &'a Input, experiment: &'a str) -> Vec<&'a Group> {
     groups
 }
 
-fn head(rest: &[&str]) -> Table {
-    let names: Vec<&str> = ["system", "way", "client", "point"]
-        .into_iter()
-        .chain(rest.iter().copied())
-        .collect();
-    Table::new(&names)
-}
+/// What a row of these tables is about.
+const LEAD: [Column<Group>; 4] = [
+    ("system", |it| it.cell.system.clone()),
+    ("way", |it| it.way()),
+    ("client", |it| {
+        let client = client(it.cell.driver);
+        client.trim_end_matches(" client").to_owned()
+    }),
+    ("point", place),
+];
 
-fn lead(group: &Group) -> [String; 4] {
-    [
-        group.cell.system.clone(),
-        way(&group.cell.publish),
-        client(group.cell.driver)
-            .trim_end_matches(" client")
-            .to_owned(),
-        place(group),
-    ]
-}
+const RESULTS: [Column<Group>; 13] = [
+    ("delivered/s", |it| tell(it.delivered_per_s())),
+    ("delivered %", |it| tell(it.delivered_percent())),
+    ("twice", |it| sum(it, |row| row.duplicates)),
+    ("out of order", |it| sum(it, |row| row.reordered)),
+    ("mean us", |it| came(it, |row| row.response.mean)),
+    ("p50 us", |it| came(it, |row| row.response.p50)),
+    ("p90 us", |it| came(it, |row| row.response.p90)),
+    ("p99 us", |it| came(it, |row| row.response.p99)),
+    ("p99.9 us", |it| came(it, |row| row.response.p999)),
+    ("longest us", |it| came(it, |row| row.response.max)),
+    ("service p99 us", |it| came(it, |row| row.service.p99)),
+    ("sent late, p99 us", |it| came(it, |row| row.lag_p99_us)),
+    ("repeats", |it| it.rows.len().to_string()),
+];
 
-fn results(input: &Input, experiment: &str) -> Table {
-    let mut table = head(&[
-        "delivered/s",
-        "delivered %",
-        "twice",
-        "out of order",
-        "mean us",
-        "p50 us",
-        "p90 us",
-        "p99 us",
-        "p99.9 us",
-        "longest us",
-        "service p99 us",
-        "sent late, p99 us",
-        "repeats",
-    ]);
-    for group in sorted(input, experiment) {
-        let sum = |of: fn(&Row) -> u64| group.rows.iter().map(of).sum::<u64>().to_string();
-        // Where nothing arrived there is no latency.
-        let of =
-            |of: fn(&Row) -> f64| tell(group.stat(|row| (row.response.count > 0).then(|| of(row))));
-        table.row(lead(group).into_iter().chain([
-            tell(group.delivered_per_s()),
-            tell(group.delivered_percent()),
-            sum(|row| row.duplicates),
-            sum(|row| row.reordered),
-            of(|row| row.response.mean),
-            of(|row| row.response.p50),
-            of(|row| row.response.p90),
-            of(|row| row.response.p99),
-            of(|row| row.response.p999),
-            of(|row| row.response.max),
-            of(|row| row.service.p99),
-            of(|row| row.lag_p99_us),
-            group.rows.len().to_string(),
-        ]));
-    }
-    table
-}
+const RESOURCES: [Column<Group>; 6] = [
+    ("broker, us of processor a message", |it| {
+        each(it, |row| Some(row.cpu_broker_s * 1e6))
+    }),
+    ("clients, us of processor a message", |it| {
+        each(it, |row| Some(row.cpu_client_s * 1e6))
+    }),
+    ("broker, resident MiB", |it| {
+        tell(it.stat(|row| Some(row.rss_broker_kib as f64 / 1024.0)))
+    }),
+    ("broker, context switches a message", |it| {
+        each(it, |row| Some(row.switches_broker as f64))
+    }),
+    ("not acknowledged", |it| sum(it, |row| row.unacknowledged)),
+    (CALLS, |it| {
+        each(it, |row| Some(row.calls_broker.as_ref()?.count()? as f64))
+    }),
+];
+const CALLS: &str = "broker, system calls a message";
 
-fn resources(input: &Input, experiment: &str) -> Table {
-    // Cells side by side at one broker are not metered one by one.
-    let mut groups = sorted(input, experiment);
-    groups.retain(|group| {
-        let is_metered =
-            |row: &Row| row.rss_broker_kib > 0 || row.cpu_broker_s + row.cpu_client_s > 0.0;
-        group.rows.iter().any(is_metered)
-    });
-    // A column that was not asked for is left out.
-    let is_counted = groups.iter().any(|group| group.cell.calls.is_some());
-    let mut names = vec![
-        "broker, us of processor a message",
-        "clients, us of processor a message",
-        "broker, resident MiB",
-        "broker, context switches a message",
-        "not acknowledged",
-    ];
-    names.extend(is_counted.then_some("broker, system calls a message"));
-    let mut table = head(&names);
-    for group in groups {
-        let each = |of: fn(&Row) -> f64| {
-            tell(group.stat(|row| Some(of(row) / row.delivered.max(1) as f64)))
-        };
-        let calls = || {
-            tell(group.stat(|row| {
-                Some(row.calls_broker.as_ref()?.count()? as f64 / row.delivered.max(1) as f64)
-            }))
-        };
-        let figures = [
-            each(|row| row.cpu_broker_s * 1e6),
-            each(|row| row.cpu_client_s * 1e6),
-            tell(group.stat(|row| Some(row.rss_broker_kib as f64 / 1024.0))),
-            each(|row| row.switches_broker as f64),
-            group
-                .rows
-                .iter()
-                .map(|row| row.unacknowledged)
-                .sum::<u64>()
-                .to_string(),
-        ];
-        table.row(
-            lead(group)
-                .into_iter()
-                .chain(figures)
-                .chain(is_counted.then(calls)),
-        );
-    }
-    table
-}
-
-fn wire(input: &Input, experiment: &str) -> Table {
-    let mut table = head(&[
-        "bytes a message",
-        "frames a message",
-        "bytes / payload",
-        "packets lost by the link, %",
-    ]);
-    for group in sorted(input, experiment) {
-        let Some(bytes) = group.wire_bytes() else {
-            continue;
-        };
-        let lost = group.stat(|row| {
+const WIRE: [Column<Group>; 4] = [
+    ("bytes a message", |it| tell(it.wire_bytes())),
+    ("frames a message", |it| tell(it.wire_frames())),
+    ("bytes / payload", |it| {
+        let ratio = |bytes: Stat| Some(short(bytes.mean / f64::from(it.payload()?)));
+        it.wire_bytes().and_then(ratio).unwrap_or("-".to_owned())
+    }),
+    ("packets lost by the link, %", |it| {
+        tell(it.stat(|row| {
             let (lost, all) = row.link_lost?;
             (all > 0).then(|| 100.0 * lost as f64 / all as f64)
-        });
-        let ratio =
-            payload(&group.cell).map_or("-".to_owned(), |size| short(bytes.mean / f64::from(size)));
-        table.row(lead(group).into_iter().chain([
-            bytes.to_string(),
-            tell(group.wire_frames()),
-            ratio,
-            tell(lost),
-        ]));
-    }
-    table
+        }))
+    }),
+];
+
+fn sum(group: &Group, of: fn(&Row) -> u64) -> String {
+    group.rows.iter().map(of).sum::<u64>().to_string()
+}
+
+/// Of trials in which something arrived: else there is no latency.
+fn came(group: &Group, of: fn(&Row) -> f64) -> String {
+    tell(group.stat(|row| (row.response.count > 0).then(|| of(row))))
+}
+
+/// For each message that was delivered.
+fn each(group: &Group, of: fn(&Row) -> Option<f64>) -> String {
+    tell(group.stat(|row| Some(of(row)? / row.delivered.max(1) as f64)))
+}
+
+/// The tables of an experiment: what came, what it took, what was on the wire.
+fn tables(input: &Input, experiment: &str) -> [Table; 3] {
+    let groups = sorted(input, experiment);
+    let of = |groups: &[&Group], columns: &[Column<Group>]| {
+        Table::of(groups.iter().copied(), &[&LEAD, columns].concat())
+    };
+    // Cells side by side at one broker are not metered one by one.
+    let is_metered =
+        |row: &Row| row.rss_broker_kib > 0 || row.cpu_broker_s + row.cpu_client_s > 0.0;
+    let mut metered = groups.clone();
+    metered.retain(|group| group.rows.iter().any(is_metered));
+    // A column that was not asked for is left out.
+    let mut resources = RESOURCES.to_vec();
+    let is_counted = metered.iter().any(|group| group.cell.calls.is_some());
+    resources.retain(|column| is_counted || column.0 != CALLS);
+    let mut wired = groups.clone();
+    wired.retain(|group| group.wire_bytes().is_some());
+    [
+        of(&groups, &RESULTS),
+        of(&metered, &resources),
+        of(&wired, &WIRE),
+    ]
 }
 
 fn excluded(input: &Input, document: &mut Document) {

@@ -197,7 +197,7 @@ fn assert_axes(figure: &Figure) {
         else {
             continue;
         };
-        let wide = chart::small_width(words);
+        let wide = svg::small_width(words);
         let from = match () {
             () if at.contains("\"end\"") => x - wide,
             () if at.contains("\"middle\"") => x - wide / 2.0,
@@ -205,7 +205,7 @@ fn assert_axes(figure: &Figure) {
         };
         // Widths are reckoned, and generously.
         assert!(
-            from > -6.0 && from + wide < chart::WIDTH + 6.0,
+            from > -6.0 && from + wide < svg::WIDTH + 6.0,
             "{}: {words:?} leaves the drawing",
             figure.file
         );
@@ -215,7 +215,7 @@ fn assert_axes(figure: &Figure) {
 #[test]
 fn letters_can_be_read_where_a_phone_shows_a_drawing() {
     // A phone of 400 px has 376 for a drawing: `measure/report_pages.py` asks Chromium the same.
-    let rules: Vec<&str> = chart::STYLE
+    let rules: Vec<&str> = crate::report::document::STYLE
         .split('}')
         .filter(|rule| rule.contains("svg.chart text"))
         .collect();
@@ -232,7 +232,7 @@ fn letters_can_be_read_where_a_phone_shows_a_drawing() {
         .collect();
     assert!(sizes.len() >= 4, "{rules:?}");
     assert!(
-        sizes.iter().all(|size| size * 376.0 / chart::WIDTH >= 9.0),
+        sizes.iter().all(|size| size * 376.0 / svg::WIDTH >= 9.0),
         "{sizes:?}"
     );
 }

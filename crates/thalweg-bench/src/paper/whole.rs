@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::junit::{Case, End};
+use super::junit::Case;
 use super::{Part, input, lead, outcome, page, write};
 use crate::command::Outcome;
 use crate::report::document::Document;
@@ -58,36 +58,18 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         document.chart(svg, figure.caption.clone(), "");
     }
     document.contents();
-    let beside: Vec<&str> = Study::ALL
-        .iter()
-        .map(|study| study.name())
-        .filter(|study| folder.join(study).is_dir())
-        .collect();
-    let places: Vec<String> = beside
-        .iter()
-        .map(|study| format!("{study}/summary.md"))
-        .collect();
-    let mut links: Vec<(&str, &str)> = beside
-        .iter()
-        .zip(&places)
-        .map(|(study, place)| (*study, place.as_str()))
-        .collect();
-    links.extend([
+    let studies = Study::ALL.map(Study::name).into_iter();
+    let studies = studies.filter(|study| folder.join(study).is_dir());
+    let links = studies.map(|study| (study, format!("{study}/summary.md")));
+    let others = [
         ("verdicts for programs", "shapes.json"),
         ("JUnit", "junit.xml"),
         ("plain text", "summary.md"),
-    ]);
-    document.links(&links);
+    ];
+    document.links(links.chain(others.map(|(words, place)| (words, place.to_owned()))));
     document.text(format!(
-        "Thalweg {} ({}), budget {}, seed {}; {} with {} cores, kernel {}. All together took {} s.",
-        word("version"),
-        if about["is_optimised"] == Value::Bool(true) {
-            "optimised build"
-        } else {
-            "debug build"
-        },
-        word("budget"),
-        word("seed"),
+        "{}; {} with {} cores, kernel {}. All together took {} s.",
+        page::program(&about),
         word("cpu"),
         word("cores"),
         word("kernel"),
@@ -103,12 +85,11 @@ pub fn render(folder: &Path) -> io::Result<Found> {
             study["why"].as_str().unwrap_or("?"),
         );
         document.text(format!("{name} could not be run: {why}"));
-        let end = End::Broken(why.to_owned());
         cases.push(Case {
             suite: "suites".to_owned(),
             name: name.to_owned(),
             seconds: 0.0,
-            end,
+            end: Some(("error", why.to_owned())),
         });
     }
     for (study, part) in &parts {

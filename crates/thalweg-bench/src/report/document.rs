@@ -61,12 +61,25 @@ pub struct Table {
     pub cards: bool,
 }
 
+/// The name of a column, and what stands in it.
+pub type Column<T> = (&'static str, fn(&T) -> String);
+
 impl Table {
     /// A table with these columns.
     pub fn new(head: &[&str]) -> Table {
         Table {
             head: head.iter().map(|name| (*name).to_owned()).collect(),
             rows: Vec::new(),
+            cards: false,
+        }
+    }
+
+    /// A table with a row for each of these things.
+    pub fn of<'t, T: 't>(things: impl IntoIterator<Item = &'t T>, columns: &[Column<T>]) -> Table {
+        let row = |thing| columns.iter().map(|column| column.1(thing)).collect();
+        Table {
+            head: columns.iter().map(|column| column.0.to_owned()).collect(),
+            rows: things.into_iter().map(row).collect(),
             cards: false,
         }
     }
@@ -149,10 +162,9 @@ impl Document {
     }
 
     /// Adds links to what is beside the page: words and places.
-    pub fn links(&mut self, links: &[(&str, &str)]) {
-        let links = links
-            .iter()
-            .map(|(words, place)| ((*words).to_owned(), (*place).to_owned()));
+    pub fn links<'a>(&mut self, links: impl IntoIterator<Item = (&'a str, String)>) {
+        let links = links.into_iter();
+        let links = links.map(|(words, place)| (words.to_owned(), place));
         self.blocks.push(Block::Links(links.collect()));
     }
 
@@ -231,8 +243,7 @@ impl Document {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
-             <title>{title}</title>\n<style>{}{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
-            crate::paper::chart::STYLE
+             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
         );
         let mut in_charts = false;
         let mut seen = Names::default();
@@ -437,29 +448,8 @@ pub fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// With the colours of [`crate::paper::chart::STYLE`], light and dark. A table wider than the screen has a shadow where it
-/// goes on, since a phone shows no bar to scroll with.
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:76em;margin:1.5em auto;padding:0 1em;\
-color:var(--ink);background:var(--ground)}h1{font-size:1.5em;line-height:1.25}\
-h2{margin-top:2em;font-size:1.25em;border-bottom:1px solid var(--faint)}h3{margin:1.6em 0 .4em;font-size:1.05em}p{max-width:60em}\
-.wide{overflow-x:auto;background:linear-gradient(90deg,var(--ground) 30%,transparent),\
-linear-gradient(270deg,var(--ground) 30%,transparent) 100% 0,linear-gradient(90deg,var(--quiet),transparent),\
-linear-gradient(270deg,var(--quiet),transparent) 100% 0;background-repeat:no-repeat;\
-background-size:3em 100%,3em 100%,.6em 100%,.6em 100%;background-attachment:local,local,scroll,scroll}table{border-collapse:collapse;margin:1em 0;font-size:13px}\
-table:not(.cards) td:not(.long){white-space:nowrap}table:not(.cards) td.long{min-width:20em}th,td{border:1px solid var(--faint);padding:.25em .6em;text-align:left;vertical-align:top}th{background:var(--faint)}\
-td.yes{background:#1a9e5433}td.no{background:#d5402a40}td.so{background:#e0a80040}td.grey{background:#88888838;color:var(--quiet)}figure{margin:1.2em 0}\
-figcaption{font-size:13px;color:var(--quiet);overflow-wrap:anywhere}figcaption code{font-size:11.5px}\
-figcaption code span{display:inline-block;max-width:100%}\
-svg{max-width:100%;height:auto}pre{overflow-x:auto;font-size:13px;background:var(--faint);padding:.6em}\
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29em),1fr));gap:.5em 2em}.charts figure{max-width:44em}\
-nav ul{columns:16em;padding-left:1.2em}a{color:inherit;text-decoration-color:var(--quiet)}\
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,13em),1fr));gap:.7em;margin:1em 0}\
-.tiles a{background:var(--faint);padding:.6em .8em;text-decoration:none;font-size:13px}.tiles b{display:block;font-size:1.6em}\
-.tiles .grey,.tiles .grey b{color:var(--quiet);font-weight:normal}details{margin:1em 0}summary{cursor:pointer}\
-@media(max-width:700px){body{padding:0 .8em}table.cards th{display:none}table.cards tr{display:block;margin:0 0 .9em;\
-border:1px solid var(--quiet)}table.cards td.none{display:none}\
-table.cards td:not(.none){display:block;overflow-wrap:anywhere;border:0;border-bottom:1px solid var(--faint)}\
-table.cards td::before{content:attr(data-name) \": \";color:var(--quiet);font-size:12px}}";
+/// Of pages and of drawings in them, light and dark.
+pub const STYLE: &str = include_str!("page.css");
 
 #[cfg(test)]
 mod tests {
@@ -514,7 +504,7 @@ mod tests {
         };
         document.tiles(vec![tile(Some("5 ms")), tile(None)]);
         document.contents();
-        document.links(&[("raw files", "E1/")]);
+        document.links([("raw files", "E1/".to_owned())]);
         for _ in 0..2 {
             document.heading("E1: drawings");
         }

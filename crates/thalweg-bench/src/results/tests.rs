@@ -11,8 +11,8 @@ use hdrhistogram::Histogram;
 
 use super::*;
 use crate::cell::{
-    Calls, Cell, Engine, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row, Second,
-    Standing, Workload,
+    Calls, Cell, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row, Second, Standing,
+    Workload,
 };
 
 /// A folder of its own that goes away.
@@ -46,16 +46,9 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
         publish: leg,
         subscribe: leg,
         link: Link {
-            bridged: false,
-            classes: false,
-            namespaces: false,
             loss: 0.05,
             delay_ns: 1_500,
-            jitter_ns: 0,
-            rate: None,
-            reorder: 0.0,
-            duplicate: 0.0,
-            engine: Engine::Auto,
+            ..Link::LOOPBACK
         },
         workload: Workload::Fixed { bytes: 60 },
         load: Load::Open {
@@ -64,10 +57,8 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
             arrivals: "periodic".to_owned(),
         },
         phases: Phases {
-            settle_ns: 0,
-            warmup_ns: 0,
             measure_ns: 5_000_000_000,
-            drain_ns: 0,
+            ..Phases::default()
         },
         ..Cell::blank()
     }
@@ -99,16 +90,11 @@ pub(crate) fn measured(scale: u64) -> Measured {
     };
     Measured {
         row: Row {
-            standing: Standing::Valid,
             intended: 100,
             sent: 100,
             expected: 100,
             delivered: 99,
             lost: 1,
-            duplicates: 0,
-            reordered: 0,
-            late: 0,
-            unacknowledged: 0,
             seconds: 5.0,
             payload_bytes: 5940,
             response: quantiles,
@@ -120,9 +106,9 @@ pub(crate) fn measured(scale: u64) -> Measured {
             switches_broker: 3,
             calls_broker: Some(Calls::Counted(812)),
             wire_bytes: Some(55_400),
-            wire_frames: None,
             link_lost: Some((5, 100)),
             more: BTreeMap::from([("ack_frames".to_owned(), 3.0)]),
+            ..Row::blank(Standing::Valid)
         },
         service: response.clone(),
         response,

@@ -108,26 +108,17 @@ impl Writer {
         // All tables are written anew: whatever belongs to a trial that did not end is dropped.
         let cells = begin(folder, "cells.jsonl", None, lines)?;
         let trials = begin(folder, "trials.csv", Some(&columns::head()), table)?;
-        let kept = |name: &str| {
+        let known = |name: &str| {
             kept(folder, name, |line| {
                 line.split(',')
                     .next()
                     .is_some_and(|key| measured.contains(key))
             })
         };
-        let seconds = begin(
-            folder,
-            "timeseries.csv",
-            Some(SECONDS_HEAD),
-            kept("timeseries.csv")?,
-        )?;
-        let resources = begin(
-            folder,
-            "resources.csv",
-            Some(RESOURCES_HEAD),
-            kept("resources.csv")?,
-        )?;
-        let events = super::writer::kept(folder, "events.jsonl", |line| {
+        let again = |name, head| begin(folder, name, Some(head), known(name)?);
+        let seconds = again("timeseries.csv", SECONDS_HEAD)?;
+        let resources = again("resources.csv", RESOURCES_HEAD)?;
+        let events = kept(folder, "events.jsonl", |line| {
             let event = serde_json::from_str::<Value>(line).unwrap_or_default();
             // Those without a key are of the run.
             event["what"].is_string()
@@ -138,9 +129,8 @@ impl Writer {
         let events = begin(folder, "events.jsonl", None, events)?;
         // Only some studies have it.
         if folder.join(MESSAGES).exists() {
-            let rows = kept(MESSAGES)?;
             let head = fs::read_to_string(folder.join(MESSAGES))?;
-            begin(folder, MESSAGES, head.lines().next(), rows)?;
+            again(MESSAGES, head.lines().next().unwrap_or_default())?;
         }
         fs::create_dir_all(folder.join("latency"))?;
         replace(&folder.join("columns.md"), columns::described().as_bytes())?;

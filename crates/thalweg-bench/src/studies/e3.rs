@@ -97,14 +97,8 @@ fn e3d<'g>(
     fan_out: u32,
 ) -> impl Iterator<Item = &'g Group> {
     groups.iter().filter(move |group| {
-        group.cell.experiment == "E3d"
-            && group.cell.system == system
-            && group.cell.fan_out == fan_out
-            && group
-                .cell
-                .axes
-                .get("policy")
-                .is_some_and(|name| name == policy)
+        (group.cell.experiment.as_str(), group.cell.fan_out) == ("E3d", fan_out)
+            && group.is_at(&[("system", system), ("policy", policy)])
     })
 }
 
@@ -372,14 +366,9 @@ fn neighbours(groups: &[Group], broker: &str) -> Found {
 }
 
 fn floods<'g>(groups: &'g [Group], topology: &'g str) -> impl Iterator<Item = &'g Group> {
-    groups.iter().filter(move |group| {
-        group.cell.experiment == "E3a"
-            && group
-                .cell
-                .axes
-                .get("topology")
-                .is_some_and(|name| name == topology)
-    })
+    groups
+        .iter()
+        .filter(move |group| group.cell.experiment == "E3a" && group.axis("topology") == topology)
 }
 
 fn small_floods(groups: &[Group], system: &str) -> Found {

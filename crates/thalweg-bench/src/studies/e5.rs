@@ -39,11 +39,6 @@ pub const STEADY: [(&str, [[f64; 5]; 3]); 2] = [
     ),
 ];
 
-/// The value of an axis of a group.
-pub fn axis<'g>(group: &'g Group, axis: &str) -> &'g str {
-    group.cell.axes.get(axis).map_or("", String::as_str)
-}
-
 /// The repeats of a cell that count.
 pub fn find<'g>(
     groups: &'g [Group],
@@ -58,10 +53,9 @@ pub fn find<'g>(
         ("point", point),
         ("strategy", strategy),
     ];
-    groups.iter().find(|group| {
-        let is = |(name, value): &(&str, &str)| axis(group, name) == *value;
-        group.cell.experiment == "E5" && wanted.iter().all(is)
-    })
+    groups
+        .iter()
+        .find(|group| group.cell.experiment == "E5" && group.is_at(&wanted))
 }
 
 impl Group {

@@ -148,6 +148,16 @@ impl Group {
         way(&self.cell.publish)
     }
 
+    /// The value of an axis; empty where it has none.
+    pub fn axis(&self, axis: &str) -> &str {
+        self.cell.axes.get(axis).map_or("", String::as_str)
+    }
+
+    /// Whether it has these values on these axes.
+    pub fn is_at(&self, axes: &[(&str, &str)]) -> bool {
+        axes.iter().all(|(axis, value)| self.axis(axis) == *value)
+    }
+
     /// Bytes of a payload, where all have the same size.
     pub fn payload(&self) -> Option<u32> {
         payload(&self.cell)

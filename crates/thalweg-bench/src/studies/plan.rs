@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cell::{Cell, Leg, Link, Load, Phases, Protocol, Workload};
+use crate::cell::{Cell, Leg, Load, Phases, Protocol, Workload};
 use crate::sim::random::Random;
 
 /// How much is run.
@@ -143,15 +143,6 @@ pub fn mqtt(qos: u8) -> Leg {
 /// CoAP, confirmable or not.
 pub fn coap(is_confirmable: bool) -> Leg {
     Leg::of(Protocol::Coap, u8::from(is_confirmable))
-}
-
-/// Namespaces, and packets lost in both directions.
-pub fn lossy(percent: f64) -> Link {
-    Link {
-        namespaces: true,
-        loss: percent / 100.0,
-        ..Link::LOOPBACK
-    }
 }
 
 /// One of three, by the budget.

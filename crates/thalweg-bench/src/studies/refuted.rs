@@ -19,232 +19,65 @@ enum Column {
 
 use Column::{Baseline, Ours};
 
-const BOTH: &[Column] = &[Baseline, Ours];
-
 /// What a statement says of data that are made for it.
 type Data = fn(&Cell) -> Option<Row>;
 
+macro_rules! refuted {
+    ($($id:literal, [$($column:ident),*], $data:expr, $words:literal;)*) => {
+        &[$(($id, &[$($column),*], $data, $words)),*]
+    };
+}
+
 /// Statement, columns, trials that refute it, words of the verdict. The trials are cells of the study's standard budget, as far
 /// as the function has a row for them.
-const REFUTED: &[(&str, &[Column], Data, &str)] = &[
-    (
-        "S1.1",
-        &[Baseline],
-        |it| e1b(it, |who| if who == "zmq-proxy" { 1e3 } else { 5e4 }),
-        "ZMTP is below MQTT",
-    ),
-    (
-        "S1.1",
-        &[Ours],
-        |it| e1b(it, |who| if who == "thalweg" { 1e3 } else { 5e4 }),
-        "MQTT is below mosquitto",
-    ),
-    (
-        "S1.2",
-        &[Baseline],
-        |it| e1b(it, |who| if who == "zmq-proxy" { 9e4 } else { 1e4 }),
-        "images still differ",
-    ),
-    (
-        "S1.2",
-        &[Ours],
-        |it| e1b(it, |_| 1e4).map(|row| skewed(it, row)),
-        "images still differ",
-    ),
-    (
-        "S1.3",
-        &[Baseline],
-        |it| e1b(it, |_| 1e4),
-        "less than 10 times",
-    ),
-    (
-        "S1.4",
-        &[Baseline],
-        |it| e1c(it, it.system != "thalweg"),
-        "within 1 ms",
-    ),
-    (
-        "S1.4",
-        &[Ours],
-        |it| e1c(it, it.system == "thalweg"),
-        "within 1 ms",
-    ),
-    ("S1.5", BOTH, falling, "falls by 60 %"),
-    ("S2.0", BOTH, |it| e2(it).map(lost), "90.00 %"),
-    (
-        "S2.1",
-        BOTH,
-        |it| {
-            e2(it).map(|row| Row {
-                response: flat(100.0 / (1.0 + loss(it))),
-                ..row
-            })
-        },
-        "is quicker at",
-    ),
-    ("S2.2", BOTH, slow_coap, "CoAP is never quicker"),
-    (
-        "S2.3",
-        BOTH,
-        |it| bytes(it, 60, 400.0),
-        "another order at 0 %",
-    ),
-    (
-        "S2.4",
-        BOTH,
-        |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }),
-        "CON takes as many or more",
-    ),
-    (
-        "S2.5",
-        BOTH,
-        |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }),
-        "QoS 1 takes more",
-    ),
-    (
-        "S2.6",
-        BOTH,
-        |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))),
-        "does not fall",
-    ),
-    (
-        "S2d.1",
-        &[Ours],
-        |it| e2d(it, false, |row| row.delivered = 999),
-        "messages are missing",
-    ),
-    (
-        "S2d.2",
-        &[Ours],
-        |it| e2d(it, true, |row| row.wire_bytes = Some(2000)),
-        "above 15 %",
-    ),
-    (
-        "S2d.3",
-        &[Ours],
-        |it| e2d(it, true, |row| row.response = flat(2.0)),
-        "above 15 %",
-    ),
-    (
-        "S2d.4",
-        &[Ours],
-        |it| {
-            let three = ("subscriber_switches".to_owned(), 3.0);
-            e2d(it, true, |row| row.more.extend([three]))
-        },
-        "more than 2",
-    ),
-    (
-        "S2d.5",
-        &[Ours],
-        |it| e2d(it, true, |row| row.duplicates = 1),
-        "repeated",
-    ),
-    (
-        "S3.1",
-        BOTH,
-        |it| arrived(it, "E3a", 100.0),
-        "less than 5 times",
-    ),
-    ("S3.2", BOTH, |it| arrived(it, "E3a", 100.0), "DDS 4096 B"),
-    ("S3.3", BOTH, |it| arrived(it, "E3a", 1.0), "16384 B"),
-    ("S3.4", BOTH, |it| arrived(it, "E3d", 100.0), "1.00 times"),
-    ("S3.5", BOTH, |it| arrived(it, "E3d", 100.0), "1.00 times"),
-    ("S3.6", &[Ours], |it| arrived(it, "E3d", 100.0), "against"),
-    ("S3.7", BOTH, slower_when_quick, "5.00 times"),
-    ("S3.8", BOTH, calm_mqtt, "is not above"),
-    (
-        "C, heartbeat",
-        &[Baseline],
-        |it| arrived(it, "E3d", 100.0),
-        "against",
-    ),
-    (
-        "C, rate limit",
-        &[Ours],
-        |it| arrived(it, "E3d", 511.0),
-        "of 500 a second",
-    ),
-    ("C, lifespan", BOTH, too_old, "the oldest after 1600 ms"),
-    ("C, priority", &[Ours], held_up, "4.00 times"),
-    (
-        "S4.1",
-        BOTH,
-        |it| e4(it, |size| size, 1.0),
-        "grows by 400 %",
-    ),
-    (
-        "S4.2",
-        BOTH,
-        |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }),
-        "MQTT 2000 B",
-    ),
-    (
-        "S5.1",
-        &[Ours],
-        |it| e5(it, &[]),
-        "chance is not 10 ms worse",
-    ),
-    ("S5.2", &[Ours], |it| e5(it, &[]), "score is not 95 %"),
-    ("S5.3", &[Ours], |it| e5(it, &[]), "more than 3 points off"),
-    (
-        "S5.4",
-        &[Ours],
-        |it| e5(it, &[("arithmetic_p99_ms", 3.0)]),
-        "more than 2 ms",
-    ),
-    (
-        "S5.5a",
-        &[Ours],
-        |it| {
-            let is_short = it.axes.get("point").is_none_or(|it| it != "every=5s");
-            e5(it, &[("wait_mean_ms", if is_short { 90.0 } else { 1.0 })])
-        },
-        "every 3 s is worse",
-    ),
-    (
-        "S5.5b",
-        &[Ours],
-        |it| e5(it, &[("apart_ms", 3.0)]),
-        "more than 2 ms apart",
-    ),
-    (
-        "S5.5c",
-        &[Ours],
-        |it| slow_with(it, "adaptive"),
-        "score is better: burst",
-    ),
-    (
-        "S5.6",
-        &[Ours],
-        |it| e5(it, &[("in_turn", 0.0)]),
-        "not that of turns",
-    ),
-    (
-        "bar, reports",
-        &[Ours],
-        |it| slow_with(it, "adaptive"),
-        "above 20 ms",
-    ),
-    (
-        "bar, events",
-        &[Ours],
-        |it| slow_with(it, "adaptive+events"),
-        "above 10 ms",
-    ),
-    (
-        "bar, QoS 1",
-        &[Ours],
-        |it| slow_with(it, "adaptive+qos1"),
-        "above 4 ms",
-    ),
-    (
-        "bar, silent",
-        &[Ours],
-        |it| slow_with(it, "adaptive+silent"),
-        "above 1.02",
-    ),
-];
+const REFUTED: &[(&str, &[Column], Data, &str)] = refuted! {
+    "S1.1", [Baseline], |it| e1b(it, |who| if who == "zmq-proxy" { 1e3 } else { 5e4 }), "ZMTP is below MQTT";
+    "S1.1", [Ours], |it| e1b(it, |who| if who == "thalweg" { 1e3 } else { 5e4 }), "MQTT is below mosquitto";
+    "S1.2", [Baseline], |it| e1b(it, |who| if who == "zmq-proxy" { 9e4 } else { 1e4 }), "images still differ";
+    "S1.2", [Ours], |it| e1b(it, |_| 1e4).map(|row| skewed(it, row)), "images still differ";
+    "S1.3", [Baseline], |it| e1b(it, |_| 1e4), "less than 10 times";
+    "S1.4", [Baseline], |it| e1c(it, it.system != "thalweg"), "within 1 ms";
+    "S1.4", [Ours], |it| e1c(it, it.system == "thalweg"), "within 1 ms";
+    "S1.5", [Baseline, Ours], falling, "falls by 60 %";
+    "S2.0", [Baseline, Ours], |it| e2(it).map(lost), "90.00 %";
+    "S2.1", [Baseline, Ours], quicker_with_loss, "is quicker at";
+    "S2.2", [Baseline, Ours], slow_coap, "CoAP is never quicker";
+    "S2.3", [Baseline, Ours], |it| bytes(it, 60, 400.0), "another order at 0 %";
+    "S2.4", [Baseline, Ours], |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }), "CON takes as many or more";
+    "S2.5", [Baseline, Ours], |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }), "QoS 1 takes more";
+    "S2.6", [Baseline, Ours], |it| payload(it).and_then(|size| bytes(it, size, 5.0 * f64::from(size))), "does not fall";
+    "S2d.1", [Ours], |it| e2d(it, false, |row| row.delivered = 999), "messages are missing";
+    "S2d.2", [Ours], |it| e2d(it, true, |row| row.wire_bytes = Some(2000)), "above 15 %";
+    "S2d.3", [Ours], |it| e2d(it, true, |row| row.response = flat(2.0)), "above 15 %";
+    "S2d.4", [Ours], |it| e2d(it, true, |row| row.more.extend([("subscriber_switches".to_owned(), 3.0)])), "more than 2";
+    "S2d.5", [Ours], |it| e2d(it, true, |row| row.duplicates = 1), "repeated";
+    "S3.1", [Baseline, Ours], |it| arrived(it, "E3a", 100.0), "less than 5 times";
+    "S3.2", [Baseline, Ours], |it| arrived(it, "E3a", 100.0), "DDS 4096 B";
+    "S3.3", [Baseline, Ours], |it| arrived(it, "E3a", 1.0), "16384 B";
+    "S3.4", [Baseline, Ours], |it| arrived(it, "E3d", 100.0), "1.00 times";
+    "S3.5", [Baseline, Ours], |it| arrived(it, "E3d", 100.0), "1.00 times";
+    "S3.6", [Ours], |it| arrived(it, "E3d", 100.0), "against";
+    "S3.7", [Baseline, Ours], slower_when_quick, "5.00 times";
+    "S3.8", [Baseline, Ours], calm_mqtt, "is not above";
+    "C, heartbeat", [Baseline], |it| arrived(it, "E3d", 100.0), "against";
+    "C, rate limit", [Ours], |it| arrived(it, "E3d", 511.0), "of 500 a second";
+    "C, lifespan", [Baseline, Ours], too_old, "the oldest after 1600 ms";
+    "C, priority", [Ours], held_up, "4.00 times";
+    "S4.1", [Baseline, Ours], |it| e4(it, |size| size, 1.0), "grows by 400 %";
+    "S4.2", [Baseline, Ours], |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }), "MQTT 2000 B";
+    "S5.1", [Ours], |it| e5(it, &[]), "chance is not 10 ms worse";
+    "S5.2", [Ours], |it| e5(it, &[]), "score is not 95 %";
+    "S5.3", [Ours], |it| e5(it, &[]), "more than 3 points off";
+    "S5.4", [Ours], |it| e5(it, &[("arithmetic_p99_ms", 3.0)]), "more than 2 ms";
+    "S5.5a", [Ours], |it| e5(it, &[("wait_mean_ms", if is_at(it, "point", "every=5s") { 1.0 } else { 90.0 })]), "every 3 s is worse";
+    "S5.5b", [Ours], |it| e5(it, &[("apart_ms", 3.0)]), "more than 2 ms apart";
+    "S5.5c", [Ours], |it| slow_with(it, "adaptive"), "score is better: burst";
+    "S5.6", [Ours], |it| e5(it, &[("in_turn", 0.0)]), "not that of turns";
+    "bar, reports", [Ours], |it| slow_with(it, "adaptive"), "above 20 ms";
+    "bar, events", [Ours], |it| slow_with(it, "adaptive+events"), "above 10 ms";
+    "bar, QoS 1", [Ours], |it| slow_with(it, "adaptive+qos1"), "above 4 ms";
+    "bar, silent", [Ours], |it| slow_with(it, "adaptive+silent"), "above 1.02";
+};
 
 /// Statements whose figures are shown and never judged.
 const TOLD: [&str; 2] = ["S4.3", "S4.4"];
@@ -272,19 +105,15 @@ fn no_statement_that_is_judged_lacks_data_that_refute_it() {
     for study in Study::ALL {
         for shape in study.shapes(&[], &[]) {
             for (column, empty) in [(Baseline, &shape.baseline), (Ours, &shape.ours)] {
-                assert_eq!(
-                    empty.ruling,
-                    Ruling::NotMeasured,
-                    "{} {column:?}: nothing was measured",
-                    shape.id
-                );
-                let is_judged = !refuted.contains(&(shape.id, column));
+                let who = format!("{} {column:?}", shape.id);
+                assert!(!shape.what.is_empty(), "{who} has no words");
+                assert_eq!(empty.ruling, Ruling::NotMeasured, "{who}");
+                let is_refuted = refuted.contains(&(shape.id, column));
                 // What is not built, and what is only told, can come out no more than it can fail.
                 let can_say_yes = empty.is_asked() && !TOLD.contains(&shape.id);
                 assert!(
-                    !is_judged || !can_say_yes,
-                    "{} {column:?} has no data that refute it",
-                    shape.id
+                    is_refuted || !can_say_yes,
+                    "{who} has no data that refute it"
                 );
             }
         }
@@ -328,25 +157,20 @@ fn a_flood_that_did_not_arrive_is_not_replaced_by_what_another_experiment_offere
 
 #[test]
 fn a_point_at_which_the_broker_broke_down_is_a_part_of_the_curve() {
-    let data: Data = |it| {
-        let row = falling(it)?;
-        let standing = match it.load.flows() {
-            600 => Standing::HeldBack("the broker took 40 of 100 messages".to_owned()),
-            _ => Standing::Valid,
-        };
-        Some(Row { standing, ..row })
-    };
-    assert!(matches!(found("S1.5", Ours, data).ruling, Ruling::Not(_)));
+    fn at_600(cell: &Cell, standing: Standing) -> Option<Row> {
+        falling(cell).map(|row| match cell.load.flows() {
+            600 => Row { standing, ..row },
+            _ => row,
+        })
+    }
+    let held_back: Data = |it| at_600(it, Standing::HeldBack("it took 40 of 100".to_owned()));
+    assert!(matches!(
+        found("S1.5", Ours, held_back).ruling,
+        Ruling::Not(_)
+    ));
     // A point that the laboratory spoiled leaves the statement open.
-    let data: Data = |it| {
-        let row = falling(it)?;
-        let standing = match it.load.flows() {
-            600 => Standing::GeneratorLimited("late".to_owned()),
-            _ => Standing::Valid,
-        };
-        Some(Row { standing, ..row })
-    };
-    let ruling = found("S1.5", Ours, data).ruling;
+    let spoiled: Data = |it| at_600(it, Standing::GeneratorLimited("late".to_owned()));
+    let ruling = found("S1.5", Ours, spoiled).ruling;
     assert!(
         matches!(&ruling, Ruling::NotJudged(why) if why.contains("points count")),
         "{ruling:?}"
@@ -403,10 +227,7 @@ fn found(id: &str, column: Column, data: Data) -> Found {
         let trials: Vec<(Cell, Row)> = study
             .cells(Budget::Standard, 1)
             .into_iter()
-            .filter_map(|cell| {
-                let row = data(&cell)?;
-                Some((cell, row))
-            })
+            .filter_map(|cell| data(&cell).map(|row| (cell, row)))
             .collect();
         for shape in study.shapes(&groups(&trials), &trials) {
             if shape.id == id {
@@ -497,8 +318,13 @@ fn lost(row: Row) -> Row {
     }
 }
 
-fn loss(cell: &Cell) -> f64 {
-    cell.link.loss
+fn quicker_with_loss(cell: &Cell) -> Option<Row> {
+    let response = flat(100.0 / (1.0 + cell.link.loss));
+    e2(cell).map(|row| Row { response, ..row })
+}
+
+fn is_at(cell: &Cell, axis: &str, value: &str) -> bool {
+    cell.axes.get(axis).is_some_and(|it| it == value)
 }
 
 fn slow_coap(cell: &Cell) -> Option<Row> {
@@ -543,11 +369,12 @@ fn arrived(cell: &Cell, experiment: &str, rate: f64) -> Option<Row> {
 }
 
 fn slower_when_quick(cell: &Cell) -> Option<Row> {
-    let is_quick = cell.axes.get("rate").is_some_and(|rate| rate != "200/s");
-    (cell.experiment == "E3b").then(|| Row {
-        response: flat(if is_quick { 5.0 } else { 1.0 }),
-        ..full()
-    })
+    let response = flat(if is_at(cell, "rate", "200/s") {
+        1.0
+    } else {
+        5.0
+    });
+    (cell.experiment == "E3b").then(|| Row { response, ..full() })
 }
 
 fn calm_mqtt(cell: &Cell) -> Option<Row> {
@@ -608,8 +435,12 @@ fn e5(cell: &Cell, other: &[(&str, f64)]) -> Option<Row> {
 
 /// One strategy with which members wait for 30 ms.
 fn slow_with(cell: &Cell, strategy: &str) -> Option<Row> {
-    let is_it = cell.axes.get("strategy").is_some_and(|it| it == strategy);
-    e5(cell, &[("wait_mean_ms", if is_it { 30.0 } else { 1.0 })])
+    let wait = if is_at(cell, "strategy", strategy) {
+        30.0
+    } else {
+        1.0
+    };
+    e5(cell, &[("wait_mean_ms", wait)])
 }
 
 /// A distribution of one value, in milliseconds.
