@@ -16,17 +16,6 @@ pub use profiles::{PROFILES, Profile, Side, named};
 
 use crate::cell::{Cell, Load, Row};
 
-/// A part of the modelled energy of a message.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
-    /// The device: a name of [`PROFILES`].
-    pub profile: &'static str,
-    /// `cpu`, `radio_frame`, `radio_byte` or `tail`.
-    pub part: &'static str,
-    /// Modelled microjoules per message delivered: the column `energy_uJ_per_msg`.
-    pub energy_uj_per_msg: f64,
-}
-
 /// Where a trial stands among others by modelled energy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank {
@@ -41,27 +30,7 @@ pub struct Rank {
     pub rank_stable: bool,
 }
 
-/// The parts of the modelled energy of a message, for all profiles. Empty if nothing was delivered or bytes and frames were
-/// not counted.
-pub fn rows(cell: &Cell, row: &Row) -> Vec<Part> {
-    let Some(message) = Message::of(cell, row) else {
-        return Vec::new();
-    };
-    let of = |profile: &'static Profile| {
-        let parts = message.parts(profile);
-        PARTS.into_iter().zip(parts).map(|(part, uj)| Part {
-            profile: profile.name,
-            part,
-            energy_uj_per_msg: uj,
-        })
-    };
-    PROFILES
-        .iter()
-        .flat_map(|profile| of(profile).collect::<Vec<_>>())
-        .collect()
-}
-
-/// Modelled microjoules per message for one profile.
+/// Modelled microjoules per message for one profile; none if nothing was delivered or bytes and frames were not counted.
 pub fn total(profile: &Profile, cell: &Cell, row: &Row) -> Option<f64> {
     Some(Message::of(cell, row)?.parts(profile).iter().sum())
 }
@@ -79,29 +48,25 @@ pub fn ranks(trials: &[(&Cell, &Row)]) -> Vec<Rank> {
         .collect()
 }
 
-fn ranks_of(profile: &Profile, messages: &[(usize, Message)]) -> Vec<Rank> {
+fn ranks_of(profile: &'static Profile, messages: &[(usize, Message)]) -> Vec<Rank> {
     let totals = |profile: &Profile| -> Vec<f64> {
-        messages
-            .iter()
-            .map(|(_, message)| message.parts(profile).iter().sum())
-            .collect()
+        let of = |(_, message): &(usize, Message)| message.parts(profile).iter().sum();
+        messages.iter().map(of).collect()
     };
     let plain = totals(profile);
-    let here = places(&plain);
+    let places_here = places(&plain);
     let varied: Vec<Vec<usize>> = variations(profile)
         .iter()
         .map(|profile| places(&totals(profile)))
         .collect();
-    let rank = |at: usize, trial: usize, energy_uj: f64, rank: usize| Rank {
-        profile: profile.name,
-        trial,
-        energy_uj,
-        rank,
-        rank_stable: varied.iter().all(|places| places.get(at) == Some(&rank)),
+    let rank = |(at, (trial, _)): (usize, &(usize, Message))| Rank {
+        profile: &profile.name,
+        trial: *trial,
+        energy_uj: plain[at],
+        rank: places_here[at],
+        rank_stable: varied.iter().all(|places| places[at] == places_here[at]),
     };
-    let all = messages.iter().zip(plain).zip(here).enumerate();
-    all.map(|(at, (((trial, _), energy_uj), place))| rank(at, *trial, energy_uj, place))
-        .collect()
+    messages.iter().enumerate().map(rank).collect()
 }
 
 /// 1 for the least; equal ones have the same place.
@@ -124,7 +89,7 @@ fn variations(profile: &Profile) -> Vec<Profile> {
         |it| &mut it.memory_w_per_gb,
     ];
     let varied = |of: fn(&mut Profile) -> &mut f64, by: f64| {
-        let mut it = *profile;
+        let mut it = profile.clone();
         *of(&mut it) *= by;
         it
     };
@@ -156,18 +121,15 @@ impl Message {
             return None;
         }
         let per_message = |of: f64| of / messages;
-        let (bytes, frames) = (
-            per_message(row.wire_bytes? as f64),
-            per_message(row.wire_frames? as f64),
-        );
+        let bytes = per_message(row.wire_bytes? as f64);
+        let frames = per_message(row.wire_frames? as f64);
         let more = |name: &str| row.more.get(name).map(|it| per_message(*it));
         // A publisher's frames are a subscriber's, in the other direction: half of both legs where they were not
         // counted.
+        let sent = |name, all: f64| more(name).unwrap_or(all / 2.0).min(all);
         let up = (
-            more("client_sent_frames")
-                .unwrap_or(frames / 2.0)
-                .min(frames),
-            more("client_sent_bytes").unwrap_or(bytes / 2.0).min(bytes),
+            sent("client_sent_frames", frames),
+            sent("client_sent_bytes", bytes),
         );
         let period_s = match &cell.load {
             Load::Open { rate, .. } if *rate > 0.0 => Some(1.0 / rate),
@@ -187,20 +149,15 @@ impl Message {
         })
     }
 
-    /// Microjoules: processor, frames, bytes, tail.
+    /// Microjoules: processor, frames, bytes, and the tail with the memory that is held.
     fn parts(&self, profile: &Profile) -> [f64; 4] {
-        let share = match profile.side {
-            Side::Client => 0.5,
-            Side::Broker => 1.0,
-        };
-        let cpu_s = match profile.side {
-            Side::Client => self.client_cpu_s * share,
-            Side::Broker => self.broker_cpu_s,
-        };
         // What clients send a broker receives. On a client's own leg it is the one that sends.
-        let (sent, received) = match profile.side {
-            Side::Client => (self.up, self.down),
-            Side::Broker => (self.down, self.up),
+        let (share, cpu_s, sent, received, memory_w) = match profile.side {
+            Side::Client => (0.5, self.client_cpu_s * 0.5, self.up, self.down, 0.0),
+            Side::Broker => {
+                let memory_w = profile.memory_w_per_gb * self.held_gb_s;
+                (1.0, self.broker_cpu_s, self.down, self.up, memory_w)
+            }
         };
         // A radio that is not asleep yet when the next message comes is not woken.
         let awake_s = self
@@ -210,17 +167,10 @@ impl Message {
             1e6 * profile.cpu_w * profile.cpu_factor * cpu_s,
             share * (sent.0 * profile.sent_frame_uj + received.0 * profile.received_frame_uj),
             share * (sent.1 * profile.sent_byte_uj + received.1 * profile.received_byte_uj),
-            1e6 * (profile.tail_w * awake_s
-                + match profile.side {
-                    Side::Client => 0.0,
-                    Side::Broker => profile.memory_w_per_gb * self.held_gb_s,
-                }),
+            1e6 * (profile.tail_w * awake_s + memory_w),
         ]
     }
 }
-
-/// Of a message's energy.
-const PARTS: [&str; 4] = ["cpu", "radio_frame", "radio_byte", "tail"];
 
 #[cfg(test)]
 mod tests;

@@ -25,12 +25,10 @@ fn trial(bytes: u64, frames: u64, cpu_client_us: f64) -> (Cell, Row) {
     (cell, row)
 }
 
-fn part(parts: &[Part], profile: &str, part: &str) -> f64 {
-    let of = parts
-        .iter()
-        .filter(|it| it.profile == profile && it.part == part)
-        .map(|it| it.energy_uj_per_msg);
-    of.sum()
+/// Processor, frames, bytes and tail.
+fn parts((cell, row): &(Cell, Row), profile: &str) -> [f64; 4] {
+    let message = Message::of(cell, row).expect("it was counted");
+    message.parts(named(profile).expect("it is there"))
 }
 
 /// Computed from the protocols' rules: 554 bytes at QoS 1 and 334 with CON, half of them at the device.
@@ -48,12 +46,7 @@ fn a_telosb_takes_half_a_millijoule_for_qos_1_and_a_third_for_con() {
 #[test]
 fn frames_decide_in_80211() {
     for (bytes, frames) in [(554, 8), (834, 14), (334, 4)] {
-        let (cell, row) = trial(bytes, frames, 0.0);
-        let parts = rows(&cell, &row);
-        let (in_frames, in_bytes) = (
-            part(&parts, "wifi-feeney", "radio_frame"),
-            part(&parts, "wifi-feeney", "radio_byte"),
-        );
+        let [_, in_frames, in_bytes, _] = parts(&trial(bytes, frames, 0.0), "wifi-feeney");
         assert!(in_frames > 3.0 * in_bytes, "{in_frames} and {in_bytes}");
         let each = in_frames / (frames as f64 / 2.0);
         assert!((300.0..400.0).contains(&each), "{each}");
@@ -103,71 +96,48 @@ fn a_rank_that_depends_on_a_coefficient_says_so() {
 #[test]
 fn parts_add_up_and_follow_the_formula() {
     let (cell, row) = trial(554, 8, 40.0);
-    let parts = rows(&cell, &row);
-    assert_eq!(parts.len(), PROFILES.len() * 4);
-    for profile in &PROFILES {
-        let sum: f64 = parts
+    for profile in PROFILES.iter() {
+        let sum: f64 = parts(&(cell.clone(), row.clone()), &profile.name)
             .iter()
-            .filter(|it| it.profile == profile.name)
-            .map(|it| it.energy_uj_per_msg)
             .sum();
         assert!((sum - total(profile, &cell, &row).expect("counted")).abs() < 1e-9);
     }
-    // 20 us of this machine are 7.5 ms of an MSP430 with 5.49 mW.
-    assert!((part(&parts, "telosb", "cpu") - 41.175).abs() < 1e-6);
-    // Two frames each way at the device.
-    assert!((part(&parts, "wifi-feeney", "radio_frame") - 2.0 * (420.0 + 330.0)).abs() < 1e-6);
-    // One awakening of 200 ms at 3.7 mW.
-    assert!((part(&parts, "android-wifi", "tail") - 740.0).abs() < 1e-6);
-    // 3.6 uJ for each byte, 10 MiB for a second at 0.445 W/GB, 20 us of a processor.
-    assert!((part(&parts, "cloud", "radio_byte") - 1994.4).abs() < 1e-6);
-    assert!((part(&parts, "cloud", "tail") - 1e6 * 0.392 * 1.135 * 0.010_485_76).abs() < 1e-6);
-}
-
-#[test]
-fn a_radio_that_is_awake_is_not_woken() {
-    let (mut cell, row) = trial(554, 8, 0.0);
-    cell.load = Load::Open {
+    let mut often = trial(554, 8, 0.0);
+    often.0.load = Load::Open {
         rate: 100.0,
         flows: 1,
         arrivals: "periodic".to_owned(),
     };
-    assert!((part(&rows(&cell, &row), "android-wifi", "tail") - 37.0).abs() < 1e-6);
+    let once = (cell, row);
+    for (trial, profile, part, expected) in [
+        // 20 us of this machine are 7.5 ms of an MSP430 with 5.49 mW.
+        (&once, "telosb", 0, 41.175),
+        // Two frames each way at the device.
+        (&once, "wifi-feeney", 1, 2.0 * (420.0 + 330.0)),
+        // One awakening of 200 ms at 3.7 mW; a radio that is awake is not woken.
+        (&once, "android-wifi", 3, 740.0),
+        (&often, "android-wifi", 3, 37.0),
+        // 3.6 uJ for each byte, 10 MiB for a second at 0.445 W/GB, 20 us of a processor.
+        (&once, "cloud", 2, 1994.4),
+        (&once, "cloud", 3, 1e6 * 0.392 * 1.135 * 0.010_485_76),
+    ] {
+        let found = parts(trial, profile)[part];
+        assert!((found - expected).abs() < 1e-6, "{profile} {part}: {found}");
+    }
 }
 
 #[test]
 fn what_was_not_counted_has_no_energy() {
     let (cell, row) = trial(554, 8, 0.0);
-    assert!(
-        rows(
-            &cell,
-            &Row {
-                wire_frames: None,
-                ..row.clone()
-            }
-        )
-        .is_empty()
-    );
-    assert!(
-        rows(
-            &cell,
-            &Row {
-                delivered: 0,
-                ..row.clone()
-            }
-        )
-        .is_empty()
-    );
-    assert!(
-        ranks(&[(
-            &cell,
-            &Row {
-                wire_bytes: None,
-                ..row
-            }
-        )])
-        .is_empty()
-    );
+    let without = |change: fn(&mut Row)| {
+        let mut row = row.clone();
+        change(&mut row);
+        ranks(&[(&cell, &row)])
+    };
+    assert!(without(|row| row.wire_frames = None).is_empty());
+    assert!(without(|row| row.wire_bytes = None).is_empty());
+    assert!(without(|row| row.delivered = 0).is_empty());
+    assert_eq!(without(|_| {}).len(), PROFILES.len());
 }
 
 /// The client's calibration has the same coefficients.

@@ -70,48 +70,36 @@ impl Axis {
         match self {
             Axis::Payload => bytes(value),
             Axis::Rate if value == 0.0 => "at whatever rate it went".to_owned(),
-            Axis::Rate => format!(
-                "{} message{} a second per pair",
-                short(value),
-                if value == 1.0 { "" } else { "s" }
-            ),
-            Axis::Pairs => format!(
-                "{} pair{}",
-                short(value),
-                if value == 1.0 { "" } else { "s" }
-            ),
+            Axis::Rate => format!("{} a second per pair", count(value, "message")),
+            Axis::Pairs => count(value, "pair"),
             Axis::FanOut => format!("fan-out {}", short(value)),
             Axis::RoundTrip => format!("{} ms round trip", short(value)),
             Axis::Members => format!("{} members", short(value)),
             Axis::Unevenness if value <= 1.0 => "even members".to_owned(),
-            Axis::Unevenness => format!(
-                "the slowest member {} times as slow as the fastest",
-                short(value)
-            ),
+            Axis::Unevenness => {
+                let times = short(value);
+                format!("the slowest member {times} times as slow as the fastest")
+            }
             Axis::Loss => format!("{} % loss", short(100.0 * value)),
         }
     }
 
     /// Its name in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Axis::Payload => "payload_bytes",
-            Axis::Rate => "rate_per_s",
-            Axis::Pairs => "pairs",
-            Axis::FanOut => "fan_out",
-            Axis::RoundTrip => "round_trip_ms",
-            Axis::Members => "members",
-            Axis::Unevenness => "unevenness",
-            Axis::Loss => "loss",
-        }
-    }
-
-    fn at(self) -> usize {
-        AXES.iter()
-            .position(|axis| *axis == self)
-            .unwrap_or_default()
+        NAMES[self as usize]
     }
 }
+
+const NAMES: [&str; AXES.len()] = [
+    "payload_bytes",
+    "rate_per_s",
+    "pairs",
+    "fan_out",
+    "round_trip_ms",
+    "members",
+    "unevenness",
+    "loss",
+];
 
 /// A place in all axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,7 +107,7 @@ pub struct Point([f64; AXES.len()]);
 
 impl Point {
     /// The same value may be asked for on each axis.
-    pub fn new(value: impl Fn(Axis) -> f64) -> Point {
+    pub fn new(value: impl FnMut(Axis) -> f64) -> Point {
         Point(AXES.map(value))
     }
 
@@ -142,9 +130,6 @@ impl Point {
             _ => 0.0,
         };
         let members = members(cell).unwrap_or_else(|| vec![1.0]);
-        let (least, most) = members.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), it| {
-            (a.min(*it), b.max(*it))
-        });
         Some(Point::new(|axis| match axis {
             Axis::Payload => payload,
             Axis::Rate => rate,
@@ -152,27 +137,19 @@ impl Point {
             Axis::FanOut => f64::from(cell.fan_out),
             Axis::RoundTrip => (2 * cell.link.delay_ns + cell.link.jitter_ns) as f64 * 1e-6,
             Axis::Members => members.len() as f64,
-            Axis::Unevenness => most / least,
+            Axis::Unevenness => unevenness(&members),
             Axis::Loss => cell.link.loss,
         }))
     }
 
     pub fn on(&self, axis: Axis) -> f64 {
-        self.0.get(axis.at()).copied().unwrap_or_default()
+        self.0[axis as usize]
     }
 
     /// The same, but for one axis.
     pub fn with(mut self, axis: Axis, value: f64) -> Point {
-        if let Some(it) = self.0.get_mut(axis.at()) {
-            *it = value;
-        }
+        self.0[axis as usize] = value;
         self
-    }
-
-    /// Whether it is the same measurement point.
-    pub fn is_near(&self, other: &Point) -> bool {
-        AXES.into_iter()
-            .all(|axis| axis.is_near(self.on(axis), other.on(axis)))
     }
 }
 
@@ -184,6 +161,18 @@ pub fn members(cell: &Cell) -> Option<Vec<f64>> {
         .map(|it| it.trim().parse().ok().filter(|it| *it > 0.0))
         .collect();
     members.filter(|members| !members.is_empty())
+}
+
+/// The slowest member's time in terms of the fastest one's.
+pub fn unevenness(members: &[f64]) -> f64 {
+    let least = members.iter().copied().fold(f64::INFINITY, f64::min);
+    members.iter().copied().fold(0.0, f64::max) / least
+}
+
+/// So many of something.
+pub fn count(number: f64, what: &str) -> String {
+    let s = if number == 1.0 { "" } else { "s" };
+    format!("{} {what}{s}", short(number))
 }
 
 /// A number with three digits that count.

@@ -15,11 +15,10 @@ use crate::cell::{Cell, Driver, Load, Protocol, Row, Standing};
 pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
     let mut cells: BTreeMap<Key, Vec<Leg>> = BTreeMap::new();
     let mut left_out = 0_usize;
-    for (cell, row) in sources
+    let measured = sources
         .iter()
-        .filter(|it| it.kind == SourceKind::Measured)
-        .flat_map(|it| &it.trials)
-    {
+        .filter(|it| it.about.kind == SourceKind::Measured);
+    for (cell, row) in measured.flat_map(|it| &it.trials) {
         match leg(cell, row) {
             Some((key, leg)) => cells.entry(key).or_default().push(leg),
             None => left_out += 1,
@@ -52,7 +51,7 @@ pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
     );
     let names: Vec<String> = sources
         .iter()
-        .map(|it| format!("{} ({})", it.name, it.machine))
+        .map(|it| format!("{} ({})", it.about.name, it.about.machine))
         .collect();
     file["source"] = json!(format!(
         "thalweg bench recommend --write-calibration: {told}; {}; a leg is half of both where it was not counted by itself; \
@@ -88,10 +87,8 @@ struct Leg {
 fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
     let is_one_protocol =
         cell.publish.protocol == cell.subscribe.protocol && cell.publish.qos == cell.subscribe.qos;
-    let is_plain = cell
-        .axes
-        .keys()
-        .all(|axis| !VARIANTS.contains(&axis.as_str()));
+    let mut axes = cell.axes.keys();
+    let is_plain = axes.all(|axis| !VARIANTS.contains(&axis.as_str()));
     if row.standing != Standing::Valid
         || !cell.link.namespaces
         || cell.fan_out != 1
@@ -113,14 +110,11 @@ fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
     let point = Point::of(cell, row)?;
     let thousandths = |it: f64| (it * 1e3).round() as u64;
     // The client thinks of one connection; our clients here carry all flows over a few.
-    let connections = row
-        .more
-        .get("connections_publish")
-        .copied()
-        .unwrap_or(match cell.driver {
-            Driver::Common => 1.0,
-            _ => f64::from(cell.load.flows()),
-        });
+    let connections = row.more.get("connections_publish").copied();
+    let connections = connections.unwrap_or(match cell.driver {
+        Driver::Common => 1.0,
+        _ => f64::from(cell.load.flows()),
+    });
     let connections = connections.max(1.0);
     let key = Key {
         protocol,
@@ -139,18 +133,14 @@ fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
     };
     // Over TCP the system waits on both legs alike. CoAP's two senders have timers of their own: no half of the sum is
     // either's.
-    let is_stream = medium == "stream";
-    let latency_ms =
-        (is_stream && row.response.count > 0).then_some(row.response.mean * 1e-3 / 2.0);
-    let latency_ms = latency_ms.filter(|it| it.is_finite());
-    Some((
-        key,
-        Leg {
-            bytes,
-            latency_ms,
-            overhead_bytes: row.more.get("overhead_bytes").copied(),
-        },
-    ))
+    let is_known = medium == "stream" && row.response.count > 0;
+    let latency_ms = is_known.then_some(row.response.mean * 1e-3 / 2.0);
+    let leg = Leg {
+        bytes,
+        latency_ms: latency_ms.filter(|it| it.is_finite()),
+        overhead_bytes: row.more.get("overhead_bytes").copied(),
+    };
+    Some((key, leg))
 }
 
 fn line(key: &Key, legs: &[Leg], overhead: f64) -> Value {

@@ -36,20 +36,11 @@ pub fn trials(about: &Value, tried: Vec<(Cell, Row)>) -> TrialsAndNotes {
                 "{name}: at least this much; what sends, or --most, was the limit"
             ));
         }
-        let at_it: Vec<(Cell, Row)> = points
-            .remove(name)
-            .into_iter()
-            .flatten()
-            .filter(|(cell, row)| is_at(cell, row, rate))
-            .collect();
-        let longest = at_it
-            .iter()
-            .map(|(cell, _)| cell.phases.measure_ns)
-            .max()
-            .unwrap_or_default();
-        let confirmed = at_it
-            .into_iter()
-            .filter(|(cell, _)| cell.phases.measure_ns == longest);
+        let mut at_it = points.remove(name).unwrap_or_default();
+        at_it.retain(|(cell, row)| is_at(cell, row, rate));
+        let length = |(cell, _): &(Cell, Row)| cell.phases.measure_ns;
+        let longest = at_it.iter().map(length).max();
+        let confirmed = at_it.into_iter().filter(|it| Some(length(it)) == longest);
         for (repeat, (cell, row)) in confirmed.enumerate() {
             let flows = cell.load.flows();
             let cell = Cell {

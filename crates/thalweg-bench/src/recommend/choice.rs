@@ -28,16 +28,14 @@ impl Choice {
         let is_told = |name: &str| {
             let name = name.to_ascii_lowercase();
             name.split(['.', '_', '-', ' '])
-                .any(|word| TOLD.contains(&word))
+                .any(|word| TOLD.split(' ').any(|told| told == word))
         };
-        let mut variant: BTreeMap<String, String> = cell
-            .axes
-            .iter()
-            .filter(|(name, _)| !is_told(name))
+        let axes = cell.axes.iter().filter(|(name, _)| !is_told(name));
+        let variant = axes
             .chain(&cell.broker_settings)
+            .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        variant.retain(|_, value| !value.is_empty());
         Choice {
             system: cell.system.clone(),
             driver: cell.driver,
@@ -69,45 +67,25 @@ impl Choice {
         } else {
             format!("{publish} to {subscribe}")
         };
-        let mut beside = vec![self.system.clone()];
-        if self.driver == Driver::Stock && !self.system.is_empty() {
-            beside.push("stock client".to_owned());
-        }
-        if self.driver == Driver::Bare {
-            beside.push("bare client".to_owned());
-        }
-        let policies: Vec<String> = self
+        let beside = match self.driver {
+            Driver::Stock if !self.system.is_empty() => ", stock client",
+            Driver::Bare => ", bare client",
+            _ => "",
+        };
+        let with: String = self
             .variant
             .iter()
-            .map(|(name, value)| said(name, value))
+            .map(|(name, value)| match name.as_str() {
+                "policy" | "strategy" => format!(", {value}"),
+                _ => format!(", {name} {value}"),
+            })
             .collect();
-        let with = if policies.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", policies.join(", "))
-        };
-        format!("{legs}{with} ({})", beside.join(", "))
+        format!("{legs}{with} ({}{beside})", self.system)
     }
 
     pub fn json(&self) -> Value {
         json!({ "name": self.name(), "system": self.system, "driver": self.driver, "publish": self.publish,
             "subscribe": self.subscribe, "variant": self.variant })
-    }
-
-    /// Both legs' protocols, each once.
-    pub fn protocols(&self) -> Vec<Leg> {
-        let same = self.publish.protocol == self.subscribe.protocol
-            && self.publish.version == self.subscribe.version;
-        if same {
-            vec![self.publish]
-        } else {
-            vec![self.publish, self.subscribe]
-        }
-    }
-
-    /// The lower of both legs.
-    pub fn qos(&self) -> u8 {
-        self.publish.qos.min(self.subscribe.qos)
     }
 
     /// What our client is after, if it is the one that chooses its protocol; its legs are then those that it may choose.
@@ -118,13 +96,6 @@ impl Choice {
     /// The strategy of a group, if that is what is chosen.
     pub fn strategy(&self) -> Option<&str> {
         self.variant.get("strategy").map(String::as_str)
-    }
-}
-
-fn said(name: &str, value: &str) -> String {
-    match name {
-        "policy" | "strategy" => value.to_owned(),
-        _ => format!("{name} {value}"),
     }
 }
 
@@ -148,33 +119,5 @@ fn leg_name(leg: &Leg) -> String {
 }
 
 /// Words in names of axes that repeat what the cell itself says.
-const TOLD: [&str; 28] = [
-    "way",
-    "size",
-    "payload",
-    "bytes",
-    "loss",
-    "delay",
-    "jitter",
-    "rtt",
-    "rate",
-    "speed",
-    "flows",
-    "pairs",
-    "fan",
-    "fanout",
-    "protocol",
-    "publish",
-    "subscribe",
-    "qos",
-    "window",
-    "version",
-    "system",
-    "driver",
-    "members",
-    "neighbour",
-    "class",
-    "name",
-    "con",
-    "kind",
-];
+const TOLD: &str = "way size payload bytes loss delay jitter rtt rate speed flows pairs fan fanout protocol publish subscribe \
+                    qos window version system driver members neighbour class name con kind";

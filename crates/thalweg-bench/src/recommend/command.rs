@@ -9,12 +9,10 @@ use crate::command;
 
 /// Answers, or writes a calibration.
 pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Outcome> {
-    let sources: Vec<Vec<Source>> = args
-        .data
-        .iter()
-        .map(|path| Source::open_all(path))
-        .collect::<io::Result<_>>()?;
-    let sources: Vec<Source> = sources.into_iter().flatten().collect();
+    let mut sources = Vec::new();
+    for path in &args.data {
+        sources.extend(Source::open_all(path)?);
+    }
     if let Some(file) = &args.write_calibration {
         let (text, told) = calibration(&sources).map_err(io::Error::other)?;
         fs::write(file, text)?;
@@ -26,21 +24,17 @@ pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Out
         query.ask(&mut io::stdin().lock(), &mut io::stderr())?;
     }
     // Without data there are still capabilities, and what the studies say.
-    let sources = if sources.is_empty() {
-        vec![Source::paper()?]
-    } else {
-        sources
-    };
+    if sources.is_empty() {
+        sources.push(Source::paper()?);
+    }
     let advice = advise(&query, &sources);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |it| it.as_secs());
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since_1970.map_or(0, |it| it.as_secs());
     match args.json {
-        true => writeln!(
-            out,
-            "{}",
-            serde_json::to_string_pretty(&render::json(&advice, &query, now))?
-        )?,
+        true => {
+            let json = render::json(&advice, &query, now);
+            writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
+        }
         false => out.write_all(render::text(&advice, &query, now).as_bytes())?,
     }
     Ok(match advice.outcome {

@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use clap::ValueEnum;
+use serde::Serialize;
+
 use super::axes::{AXES, Axis, Point};
 use super::choice::Choice;
-use super::measure::{METRICS, Metric};
+use super::measure::Metric;
 use crate::cell::{Cell, Load, Row, Workload, valid};
 use crate::energy;
 use crate::report::stat::half_interval;
@@ -32,32 +35,36 @@ pub struct Field {
 struct Sample {
     choice: usize,
     point: Point,
-    trials: usize,
-    values: BTreeMap<Metric, Spread>,
+    values: BTreeMap<Metric, Sum>,
 }
 
-/// A mean, on the scale on which the metric is interpolated.
+/// A measurement, or a weighted sum of several, on the scale on which the metric is interpolated.
 #[derive(Clone, Copy, Debug)]
-struct Spread {
+struct Sum {
     middle: f64,
-    /// Half of the 95 % interval.
-    half: f64,
-    /// The interval was not given, and was assumed.
+    /// Of half of the 95 % interval.
+    square: f64,
+    /// Some part of the interval was not given, and was assumed.
     is_assumed: bool,
-    /// Trials that have the metric.
-    repeats: usize,
+    points: usize,
+    trials: usize,
+    /// Trials that have the metric, at the point with the fewest of them.
+    repeats_least: usize,
 }
 
 /// What a choice is expected to take at a point.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// In the unit of the metric.
     pub value: f64,
     /// Half of the 95 % interval as a part of the value.
+    #[serde(rename = "half_interval")]
     pub half: f64,
     /// Some part of the interval was assumed, because there was one repeat only, or the study published none.
+    #[serde(rename = "assumed")]
     pub is_assumed: bool,
     /// It lies outside of what was measured.
+    #[serde(rename = "extrapolated")]
     pub is_stretched: bool,
     /// Measurement points that it was made of.
     pub points: usize,
@@ -70,52 +77,43 @@ pub struct Figure {
 pub const ASSUMED: f64 = 0.10;
 
 /// Trials of one choice at one point.
-type Repeats<'a> = (Point, Vec<&'a (Cell, Row)>);
+type Repeats<'a> = (usize, Point, Vec<&'a (Cell, Row)>);
 
 /// Fields of the trials of a source that count.
 pub fn fields(source: usize, trials: &[(Cell, Row)], profile: &energy::Profile) -> Vec<Field> {
-    let mut fields: BTreeMap<String, Field> = BTreeMap::new();
-    let mut repeats: BTreeMap<(String, usize), Vec<Repeats<'_>>> = BTreeMap::new();
+    let mut fields: BTreeMap<String, (Field, Vec<Repeats<'_>>)> = BTreeMap::new();
     for trial in valid(trials) {
         let (cell, row) = trial;
         let Some(point) = Point::of(cell, row) else {
             continue;
         };
         let (key, empty) = field(source, cell);
-        let field = fields.entry(key.clone()).or_insert(empty);
+        let (field, repeats) = fields.entry(key).or_insert((empty, Vec::new()));
         let choice = Choice::of(cell);
-        let at = field
-            .choices
-            .iter()
-            .position(|it| *it == choice)
-            .unwrap_or(field.choices.len());
-        if at == field.choices.len() {
+        let known = field.choices.iter().position(|it| *it == choice);
+        let at = known.unwrap_or_else(|| {
             field.choices.push(choice);
-        }
-        let points = repeats.entry((key, at)).or_default();
-        match points.iter_mut().find(|(known, _)| *known == point) {
-            Some((_, trials)) => trials.push(trial),
-            None => points.push((point, vec![trial])),
+            field.choices.len() - 1
+        });
+        match repeats.iter_mut().find(|it| (it.0, it.1) == (at, point)) {
+            Some((_, _, trials)) => trials.push(trial),
+            None => repeats.push((at, point, vec![trial])),
         }
     }
-    for ((key, choice), points) in repeats {
-        let Some(field) = fields.get_mut(&key) else {
-            continue;
-        };
-        for (point, trials) in points {
-            let values = METRICS
-                .into_iter()
-                .filter_map(|it| Some((it, spread(it, &trials, profile)?)))
-                .collect();
-            field.samples.push(Sample {
+    let filled = |(mut field, repeats): (Field, Vec<Repeats<'_>>)| {
+        let sample = |(choice, point, trials): Repeats<'_>| {
+            let of = |it: &Metric| Some((*it, sum(*it, &trials, profile)?));
+            let values = Metric::value_variants().iter().filter_map(of).collect();
+            Sample {
                 choice,
                 point,
-                trials: trials.len(),
                 values,
-            });
-        }
-    }
-    fields.into_values().collect()
+            }
+        };
+        field.samples = repeats.into_iter().map(sample).collect();
+        field
+    };
+    fields.into_values().map(filled).collect()
 }
 
 fn field(source: usize, cell: &Cell) -> (String, Field) {
@@ -153,41 +151,37 @@ fn field(source: usize, cell: &Cell) -> (String, Field) {
     (key, field)
 }
 
-fn spread(metric: Metric, trials: &[&(Cell, Row)], profile: &energy::Profile) -> Option<Spread> {
-    let values: Vec<f64> = trials
+fn sum(metric: Metric, trials: &[&(Cell, Row)], profile: &energy::Profile) -> Option<Sum> {
+    let known = trials
         .iter()
-        .filter_map(|(cell, row)| metric.of(cell, row, profile))
-        .map(|it| metric.scaled(it))
-        .collect();
-    let count = values.len();
-    if count == 0 {
+        .filter_map(|(cell, row)| metric.of(cell, row, profile));
+    let values: Vec<f64> = known.map(|it| metric.scaled(it)).collect();
+    if values.is_empty() {
         return None;
     }
-    let middle = values.iter().sum::<f64>() / count as f64;
+    let middle = values.iter().sum::<f64>() / values.len() as f64;
     let half = half_interval(&values);
     let is_assumed = half.is_nan();
-    let half = if is_assumed {
-        alone(metric, metric.unscaled(middle), trials)
-    } else {
-        half
+    let half = match is_assumed {
+        true => alone(metric, metric.unscaled(middle), trials),
+        false => half,
     };
-    Some(Spread {
+    Some(Sum {
         middle,
-        half,
+        square: half * half,
         is_assumed,
-        repeats: count,
+        points: 1,
+        trials: trials.len(),
+        repeats_least: values.len(),
     })
 }
 
 /// Half of an interval where there was one repeat only: assumed; for a mean at least what its messages' spread makes of it.
 fn alone(metric: Metric, value: f64, trials: &[&(Cell, Row)]) -> f64 {
     let assumed = metric.part(value, ASSUMED);
-    let spread = trials
-        .first()
-        .map(|(_, row)| row.response)
-        .filter(|_| metric == Metric::Latency);
-    let of_messages = spread
-        .map(|it| 1.96 * it.sd / (it.count as f64).sqrt())
+    let first = trials.first().filter(|_| metric == Metric::Latency);
+    let of_messages = first
+        .map(|(_, row)| 1.96 * row.response.sd / (row.response.count as f64).sqrt())
         .filter(|it| it.is_finite());
     of_messages.map_or(assumed, |it| it.max(assumed))
 }
@@ -201,16 +195,12 @@ impl Field {
         point: &Point,
         stretch: bool,
     ) -> Option<Figure> {
-        let samples: Vec<&Sample> = self
-            .samples
-            .iter()
-            .filter(|it| it.choice == choice && it.values.contains_key(&metric))
-            .collect();
-        let found = between(&samples, metric, point, &AXES, false);
-        let (sum, is_stretched) = match found {
-            Some(sum) => (sum, false),
-            None if stretch => (between(&samples, metric, point, &AXES, true)?, true),
-            None => return None,
+        let samples: Vec<&Sample> = self.with(metric).filter(|it| it.choice == choice).collect();
+        let inside = between(&samples, metric, point, &AXES, false);
+        let is_stretched = inside.is_none() && stretch;
+        let sum = match is_stretched {
+            true => between(&samples, metric, point, &AXES, true)?,
+            false => inside?,
         };
         let value = metric.unscaled(sum.middle);
         Some(Figure {
@@ -224,21 +214,21 @@ impl Field {
         })
     }
 
+    /// Where the metric was measured.
+    fn with(&self, metric: Metric) -> impl Iterator<Item = &Sample> {
+        let has = move |it: &&Sample| it.values.contains_key(&metric);
+        self.samples.iter().filter(has)
+    }
+
     /// Choices of which the metric was measured anywhere.
     pub fn has(&self, choice: usize, metric: Metric) -> bool {
-        self.samples
-            .iter()
-            .any(|it| it.choice == choice && it.values.contains_key(&metric))
+        self.with(metric).any(|it| it.choice == choice)
     }
 
     /// From where to where the metric was measured for these choices.
     pub fn range(&self, axis: Axis, choices: &[usize], metric: Metric) -> Option<(f64, f64)> {
-        let values = self
-            .samples
-            .iter()
-            .filter(|it| choices.contains(&it.choice) && it.values.contains_key(&metric))
-            .map(|it| it.point.on(axis));
-        values.fold(None, |range, it| {
+        let of = self.with(metric).filter(|it| choices.contains(&it.choice));
+        of.map(|it| it.point.on(axis)).fold(None, |range, it| {
             let (least, most) = range.unwrap_or((it, it));
             Some((least.min(it), most.max(it)))
         })
@@ -250,45 +240,30 @@ impl Field {
         asked: impl Fn(Axis) -> Option<f64>,
         metric: Metric,
     ) -> Option<(Point, Vec<(Axis, f64)>)> {
-        let mut samples: Vec<&Sample> = self
-            .samples
-            .iter()
-            .filter(|it| it.values.contains_key(&metric))
-            .collect();
+        let mut samples: Vec<&Sample> = self.with(metric).collect();
         if samples.is_empty() {
             return None;
         }
         for axis in AXES {
             let Some(value) = asked(axis) else { continue };
-            let near: Vec<&Sample> = samples
-                .iter()
-                .copied()
-                .filter(|it| axis.is_near(it.point.on(axis), value))
-                .collect();
-            if !near.is_empty() {
-                samples = near;
+            let is_near = |it: &&Sample| axis.is_near(it.point.on(axis), value);
+            if samples.iter().any(is_near) {
+                samples.retain(is_near);
             }
         }
         let mut told = Vec::new();
-        let mut values = BTreeMap::new();
-        for axis in AXES {
-            let value = match asked(axis) {
-                // Who floods has no rate.
-                Some(_) if axis == Axis::Rate && self.is_flood => 0.0,
-                Some(value) => value,
-                None => {
-                    let value = self.usual(axis, &samples, metric);
-                    samples.retain(|it| axis.is_near(it.point.on(axis), value));
-                    told.push((axis, value));
-                    value
-                }
-            };
-            values.insert(axis, value);
-        }
-        Some((
-            Point::new(|axis| values.get(&axis).copied().unwrap_or_default()),
-            told,
-        ))
+        let point = Point::new(|axis| match asked(axis) {
+            // Who floods has no rate.
+            Some(_) if axis == Axis::Rate && self.is_flood => 0.0,
+            Some(value) => value,
+            None => {
+                let value = self.usual(axis, &samples, metric);
+                samples.retain(|it| axis.is_near(it.point.on(axis), value));
+                told.push((axis, value));
+                value
+            }
+        });
+        Some((point, told))
     }
 
     /// One subscriber, no loss, the shortest way; else where most choices were measured, and of these the least.
@@ -304,39 +279,20 @@ impl Field {
         if matches!(axis, Axis::FanOut | Axis::Loss | Axis::RoundTrip) {
             return places.first().copied().unwrap_or_default();
         }
-        let count = |place: f64| {
-            let choices = samples
-                .iter()
-                .filter(|it| axis.is_near(it.point.on(axis), place))
-                .map(|it| it.choice);
-            choices.collect::<BTreeSet<usize>>().len()
-        };
         // How much is carried is asked of the heaviest load.
         if metric == Metric::Throughput && matches!(axis, Axis::Pairs | Axis::Rate) {
             places.reverse();
         }
-        let most = places
-            .iter()
-            .map(|place| count(*place))
-            .max()
-            .unwrap_or_default();
-        places
-            .into_iter()
-            .find(|place| count(*place) == most)
-            .unwrap_or_default()
+        let count = |place: &f64| {
+            let near = samples
+                .iter()
+                .filter(|it| axis.is_near(it.point.on(axis), *place));
+            near.map(|it| it.choice).collect::<BTreeSet<usize>>().len()
+        };
+        // Of equal ones the first.
+        let most = places.iter().rev().max_by_key(|it| count(it));
+        most.copied().unwrap_or_default()
     }
-}
-
-/// A weighted sum of measurements.
-#[derive(Clone, Copy, Debug)]
-struct Sum {
-    middle: f64,
-    /// Of half of the interval.
-    square: f64,
-    is_assumed: bool,
-    points: usize,
-    trials: usize,
-    repeats_least: usize,
 }
 
 /// Axis by axis: on the first one, what lies below and above (each a sum along the other axes) is weighed by distance on
@@ -350,16 +306,7 @@ fn between(
     stretch: bool,
 ) -> Option<Sum> {
     let Some((&axis, others)) = axes.split_first() else {
-        let sample = samples.first()?;
-        let spread = sample.values.get(&metric)?;
-        return Some(Sum {
-            middle: spread.middle,
-            square: spread.half * spread.half,
-            is_assumed: spread.is_assumed,
-            points: 1,
-            trials: sample.trials,
-            repeats_least: spread.repeats,
-        });
+        return samples.first()?.values.get(&metric).copied();
     };
     let wanted = point.on(axis);
     let places = places(samples, axis);
@@ -372,24 +319,15 @@ fn between(
         between(&there, metric, point, others, stretch).map(|sum| (place, sum))
     };
     let distance = |place: f64| (axis.scaled(place) - axis.scaled(wanted)).abs();
-    if let Some((_, sum)) = places
-        .iter()
-        .find(|place| distance(**place) < 1e-9)
-        .and_then(|place| along(*place, false))
-    {
+    let here = places.iter().find(|place| distance(**place) < 1e-9);
+    if let Some((_, sum)) = here.and_then(|place| along(*place, false)) {
         return Some(sum);
     }
-    let below: Vec<f64> = places
-        .iter()
-        .copied()
-        .rev()
-        .filter(|place| *place < wanted)
-        .collect();
-    let above: Vec<f64> = places
-        .iter()
-        .copied()
-        .filter(|place| *place > wanted)
-        .collect();
+    let mut below = places.clone();
+    below.retain(|place| *place < wanted);
+    below.reverse();
+    let mut above = places.clone();
+    above.retain(|place| *place > wanted);
     let nearest = |of: &[f64]| of.iter().find_map(|place| along(*place, false));
     match (nearest(&below), nearest(&above)) {
         (Some(low), Some(high)) => Some(mixed(axis, wanted, low, high)),
@@ -397,31 +335,23 @@ fn between(
         (Some((place, sum)), None) | (None, Some((place, sum))) if axis.is_near(place, wanted) => {
             Some(sum)
         }
-        (low, high) if stretch => {
+        (low, high) if stretch => match low.or(high) {
             // The line through the two outermost goes on; a single one holds for everywhere.
-            let of = if low.is_some() { &below } else { &above };
-            let mut known: Vec<(f64, Sum)> = of
-                .iter()
-                .filter_map(|place| along(*place, false))
-                .take(2)
-                .collect();
-            if known.is_empty() {
-                known = of
-                    .iter()
-                    .filter_map(|place| along(*place, true))
-                    .take(1)
-                    .collect();
+            Some(edge) => {
+                let of = if low.is_some() { &below } else { &above };
+                let mut known = of.iter().filter_map(|place| along(*place, false));
+                match known.nth(1) {
+                    Some(next) => Some(mixed(axis, wanted, edge, next)),
+                    None => Some(edge.1),
+                }
             }
-            match (low.or(high), known.as_slice()) {
-                (_, [one, other]) => Some(mixed(axis, wanted, *one, *other)),
-                (_, [(_, sum)]) => Some(*sum),
-                (Some((_, sum)), _) => Some(sum),
-                (None, _) => places
-                    .iter()
-                    .find_map(|place| along(*place, true))
-                    .map(|(_, sum)| sum),
+            // Along the other axes nothing is known inside, either.
+            None => {
+                let mut places = above.iter().chain(&places);
+                let found = places.find_map(|place| along(*place, true));
+                found.map(|(_, sum)| sum)
             }
-        }
+        },
         _ => None,
     }
 }
@@ -456,12 +386,8 @@ pub(crate) mod tests {
     /// A trial of MQTT at QoS 1 that took so many bytes a message.
     pub(crate) fn trial(payload: u32, loss: f64, repeat: u32, bytes: f64) -> (Cell, Row) {
         let mut cell = blank_cell();
-        (
-            cell.publish.qos,
-            cell.subscribe.qos,
-            cell.repeat,
-            cell.link.loss,
-        ) = (1, 1, repeat, loss);
+        (cell.publish.qos, cell.subscribe.qos) = (1, 1);
+        (cell.repeat, cell.link.loss) = (repeat, loss);
         cell.workload = Workload::Fixed { bytes: payload };
         cell.load = Load::Open {
             rate: 1.0,
@@ -477,7 +403,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn only(trials: &[(Cell, Row)]) -> Field {
-        let mut fields = fields(0, trials, energy::named("telosb").expect("it is there"));
+        let mut fields = fields(0, trials, &energy::PROFILES[0]);
         assert_eq!(fields.len(), 1, "{fields:?}");
         fields.remove(0)
     }
@@ -593,14 +519,8 @@ pub(crate) mod tests {
             standing: Standing::GeneratorLimited("late".to_owned()),
             ..row
         };
-        assert!(
-            fields(
-                0,
-                &[(cell, late)],
-                energy::named("telosb").expect("it is there")
-            )
-            .is_empty()
-        );
+        let profile = &energy::PROFILES[0];
+        assert!(fields(0, &[(cell, late)], profile).is_empty());
     }
 
     #[test]
@@ -614,14 +534,8 @@ pub(crate) mod tests {
         let (point, told) = field
             .point(|_| None, Metric::Bytes)
             .expect("there is something");
-        assert_eq!(
-            (
-                point.on(Axis::Payload),
-                point.on(Axis::Loss),
-                point.on(Axis::Rate)
-            ),
-            (60.0, 0.0, 1.0)
-        );
+        let on = [Axis::Payload, Axis::Loss, Axis::Rate].map(|axis| point.on(axis));
+        assert_eq!(on, [60.0, 0.0, 1.0]);
         assert_eq!(told.len(), AXES.len());
     }
 }

@@ -1,11 +1,14 @@
 //! What of a trial is compared.
 
-use crate::cell::{Cell, Quantiles, Row};
+use clap::ValueEnum;
+
+use super::axes::{bytes, short};
+use crate::cell::{Cell, Quantiles, Row, word};
 use crate::energy;
 use crate::report::stat::grouped;
 
 /// A figure of a trial. Units: microseconds, bytes, messages a second, KiB, microjoules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Metric {
     Latency,
     /// 90th percentile of it.
@@ -26,40 +29,16 @@ pub enum Metric {
     Delivered,
 }
 
-pub const METRICS: [Metric; 9] = [
-    Metric::Latency,
-    Metric::LatencyP90,
-    Metric::LatencyP99,
-    Metric::Bytes,
-    Metric::Throughput,
-    Metric::Cpu,
-    Metric::Memory,
-    Metric::Energy,
-    Metric::Delivered,
-];
-
 impl Metric {
     /// Its name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Latency => "latency",
-            Metric::LatencyP90 => "latency-p90",
-            Metric::LatencyP99 => "latency-p99",
-            Metric::Bytes => "bytes",
-            Metric::Throughput => "throughput",
-            Metric::Cpu => "cpu",
-            Metric::Memory => "memory",
-            Metric::Energy => "energy",
-            Metric::Delivered => "delivered",
-        }
+    pub fn name(self) -> String {
+        word(self)
     }
 
     /// The one that can be weighed.
     pub fn named(name: &str) -> Option<Metric> {
-        METRICS
-            .into_iter()
-            .filter(|it| *it != Metric::Delivered)
-            .find(|it| it.name() == name)
+        let found = Metric::from_str(name, false).ok();
+        found.filter(|it| *it != Metric::Delivered)
     }
 
     /// In microseconds and the like, from a trial; none where it was not measured.
@@ -149,7 +128,6 @@ impl Metric {
 
     /// A value in words.
     pub fn words(self, value: f64) -> String {
-        use super::axes::{bytes, short};
         match self {
             Metric::Latency => format!("{} on average", time(value)),
             Metric::LatencyP90 => format!("90 % within {}", time(value)),
@@ -180,7 +158,6 @@ impl Metric {
 }
 
 pub fn time(micros: f64) -> String {
-    use super::axes::short;
     match micros {
         it if it >= 1e6 => format!("{} s", short(it / 1e6)),
         it if it >= 1e3 => format!("{} ms", short(it / 1e3)),

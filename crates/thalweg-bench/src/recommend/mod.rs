@@ -24,7 +24,9 @@ pub(crate) mod published;
 mod query;
 mod ranking;
 mod refusal;
+
 mod render;
+mod snippet;
 mod sources;
 mod turn;
 
@@ -33,11 +35,11 @@ mod tests;
 
 pub use axes::{AXES, Axis, Point};
 pub use calibration::calibration;
-pub use capability::{Need, SPOKEN, Spoken, Support};
+pub use capability::{Need, SPOKEN};
 pub use choice::Choice;
 pub use command::run;
 pub use field::{ASSUMED, Figure};
-pub use measure::{METRICS, Metric};
+pub use measure::Metric;
 pub use order::Stated;
 pub use query::{Members, Objective, RecommendArgs, Weights};
 pub use ranking::{Candidate, Confidence, Level, Ranking, Standing};
@@ -52,9 +54,9 @@ pub struct Advice {
     /// The question in a line.
     pub asked: String,
     /// Protocols that were left out, and why.
-    pub left_out: Vec<(String, Vec<String>)>,
+    pub left_out: Vec<(&'static str, Vec<String>)>,
     /// Protocols that were not, and what has to be known of them.
-    pub conditions: Vec<(String, Vec<String>)>,
+    pub conditions: Vec<(&'static str, Vec<String>)>,
     /// Extensions of this broker that would help where nothing else does.
     pub extensions: Vec<&'static str>,
     pub outcome: Outcome,
@@ -75,63 +77,51 @@ pub enum Outcome {
 
 /// Answers a query from data.
 pub fn advise(query: &RecommendArgs, sources: &[Source]) -> Advice {
-    let mut left_out = Vec::new();
-    let mut conditions = Vec::new();
-    for spoken in SPOKEN {
-        let obstacles =
-            capability::obstacles(spoken, &query.needs, query.no_broker, query.custom_ok);
-        let known = capability::conditions(spoken, &query.needs);
-        // Strategies are asked of a broker that has a group: no word on protocols unless something is needed of them.
-        if query.members.is_some() && query.needs.is_empty() && !query.no_broker {
-            continue;
-        }
-        if !obstacles.is_empty() {
-            left_out.push((spoken.to_string(), obstacles));
-        } else if !known.is_empty() {
-            conditions.push((spoken.to_string(), known));
-        }
-    }
-    let extensions = if left_out.len() == SPOKEN.len() || query.needs.contains(&Need::P2p) {
-        query
-            .needs
-            .iter()
-            .filter_map(|need| capability::extension(*need))
-            .collect()
-    } else {
-        Vec::new()
-    };
     let mut advice = Advice {
         asked: query.words(),
-        left_out,
-        conditions,
-        extensions,
+        left_out: Vec::new(),
+        conditions: Vec::new(),
+        extensions: Vec::new(),
         outcome: Outcome::Nothing,
         notes: Vec::new(),
     };
-    if advice.left_out.len() == SPOKEN.len() {
+    // Strategies are asked of a broker that has a group: no word on protocols unless something is needed of them.
+    let is_of_protocols = query.members.is_none() || !query.needs.is_empty() || query.no_broker;
+    for spoken in SPOKEN.into_iter().filter(|_| is_of_protocols) {
+        let obstacles = capability::obstacles(spoken, query);
+        let conditions = capability::conditions(spoken, &query.needs);
+        if !obstacles.is_empty() {
+            advice.left_out.push((spoken, obstacles));
+        } else if !conditions.is_empty() {
+            advice.conditions.push((spoken, conditions));
+        }
+    }
+    let is_nothing_left = advice.left_out.len() == SPOKEN.len();
+    if is_nothing_left || query.needs.contains(&Need::P2p) {
+        let extensions = query.needs.iter().filter_map(capability::extension);
+        advice.extensions = extensions.collect();
+    }
+    if is_nothing_left {
         return advice;
     }
     let profile = energy::named(&query.energy_profile).unwrap_or(&energy::PROFILES[0]);
-    let fields = sources
-        .iter()
-        .enumerate()
-        .flat_map(|(at, source)| field::fields(at, &source.trials, profile));
-    let fields: Vec<field::Field> = fields.filter(|field| is_asked_for(query, field)).collect();
-    let ranked = ranking::rank(query, &fields, sources);
-    let stated = order::stated(query, sources);
-    advice.outcome = match (ranked, stated) {
+    let sources_at = sources.iter().enumerate();
+    let mut fields: Vec<field::Field> = sources_at
+        .flat_map(|(at, source)| field::fields(at, &source.trials, profile))
+        .collect();
+    fields.retain(|field| {
+        field.is_group == query.members.is_some() && field.has_neighbour == query.bursty_neighbour
+    });
+    let orders: Vec<_> = sources.iter().flat_map(|it| it.orders.clone()).collect();
+    let stated = order::stated(query, &orders);
+    advice.outcome = match (ranking::rank(query, &fields, sources), stated) {
         (Ok(ranking), stated) => {
-            advice
-                .notes
-                .extend(order::contradiction(query, &ranking, stated));
+            let note = order::contradiction(query, &ranking, stated);
+            advice.notes.extend(note);
             Outcome::Ranked(Box::new(ranking))
         }
         (Err(_), Some(stated)) => Outcome::Stated(stated),
         (Err(refusal), None) => Outcome::Refused(refusal),
     };
     advice
-}
-
-fn is_asked_for(query: &RecommendArgs, field: &field::Field) -> bool {
-    field.is_group == query.members.is_some() && field.has_neighbour == query.bursty_neighbour
 }

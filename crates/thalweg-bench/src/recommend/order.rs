@@ -1,12 +1,12 @@
 //! What studies state without numbers, and whether numbers contradict it.
 
 use super::RecommendArgs;
-use super::capability::{self, Spoken};
+use super::capability;
 use super::measure::Metric;
 use super::published::{self, Order};
-use super::ranking::{Ranking, Standing};
-use super::sources::{Source, SourceKind};
-use crate::cell::Protocol;
+use super::ranking::{Candidate, Ranking, Standing};
+use super::sources::SourceKind;
+use crate::cell::{Leg, Protocol};
 use crate::studies::group;
 
 /// An order that studies state for what is asked.
@@ -16,17 +16,21 @@ pub struct Stated {
     pub places: Vec<Vec<String>>,
     /// What was left out of them, and why.
     pub left_out: Vec<(String, String)>,
-    /// What it rests on.
+    /// What it rests on; if these are several, their mean ranks.
     pub orders: Vec<Order>,
     /// What the same study states of other situations.
     pub elsewhere: Vec<String>,
-    /// It was made of several orders by mean ranks.
-    pub is_mean: bool,
 }
 
-/// What the sources' orders say of a query.
-pub fn stated(query: &RecommendArgs, sources: &[Source]) -> Option<Stated> {
-    let orders: Vec<&Order> = sources.iter().flat_map(|source| &source.orders).collect();
+impl Stated {
+    /// The letter of the study, and all that is taken of it.
+    pub fn study(&self) -> &str {
+        self.orders.first().map_or("", |order| &order.study)
+    }
+}
+
+/// What these orders say of a query.
+pub fn stated(query: &RecommendArgs, orders: &[Order]) -> Option<Stated> {
     if query.members.is_some()
         || query.bursty_neighbour
         || query.p99_max.is_some()
@@ -34,74 +38,46 @@ pub fn stated(query: &RecommendArgs, sources: &[Source]) -> Option<Stated> {
     {
         return None;
     }
-    let holding = |metric: Metric| -> Vec<&Order> {
+    let goals = query.goals();
+    let is_of = |order: &Order, metric: &Metric| order.metric == metric.name();
+    let holding = |(metric, weight): &(Metric, f64)| {
+        let (metric, weight) = (*metric, *weight);
         let of = orders
             .iter()
-            .filter(|it| it.metric == metric.name() && it.holds(|axis| query.on(axis)));
-        of.copied().collect()
+            .filter(move |it| is_of(it, &metric) && it.holds(|axis| query.on(axis)));
+        of.map(move |it| (it, weight))
     };
-    let goals = query.goals();
-    let found: Vec<(&Order, f64)> = goals
-        .iter()
-        .flat_map(|(metric, weight)| holding(*metric).into_iter().map(move |it| (it, *weight)))
-        .collect();
-    let (first, _) = found.first()?;
+    let mut found: Vec<(&Order, f64)> = goals.iter().flat_map(holding).collect();
+    let (first, _) = *found.first()?;
     // Orders of one study may be put together; those of several have other machines and other candidates.
-    let found: Vec<(&Order, f64)> = found
-        .iter()
-        .filter(|(it, _)| it.study == first.study)
-        .copied()
-        .collect();
-    let is_mean = found.len() > 1;
-    let mut names: Vec<&str> = first.order.iter().flatten().map(String::as_str).collect();
-    names.sort_unstable();
+    found.retain(|(it, _)| it.study == first.study);
     let mut left_out = Vec::new();
-    names.retain(|name| match obstacle(query, name) {
-        Some(why) => {
-            left_out.push((words(name), why));
-            false
+    let mut ranks: Vec<(f64, &str)> = Vec::new();
+    for name in first.order.iter().flatten() {
+        match obstacle(query, name) {
+            Some(why) => left_out.push((words(name), why)),
+            None => {
+                let ranks_of = found.iter().map(|(it, weight)| weight * rank(it, name));
+                ranks.push((ranks_of.sum(), name));
+            }
         }
-        None => true,
-    });
-    if names.is_empty() {
+    }
+    if ranks.is_empty() {
         return None;
     }
-    let mut ranks: Vec<(f64, &str)> = names
-        .iter()
-        .map(|name| {
-            (
-                found
-                    .iter()
-                    .map(|(order, weight)| weight * rank(order, name))
-                    .sum::<f64>(),
-                *name,
-            )
-        })
-        .collect();
+    left_out.sort();
     ranks.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(b.1)));
-    let mut places: Vec<Vec<String>> = Vec::new();
-    let mut last = f64::NAN;
-    for (rank, name) in ranks {
-        match places.last_mut() {
-            Some(place) if (rank - last).abs() < 1e-9 => place.push(words(name)),
-            _ => places.push(vec![words(name)]),
-        }
-        last = rank;
-    }
-    let elsewhere = orders
-        .iter()
-        .filter(|it| {
-            it.study == first.study && goals.iter().any(|(metric, _)| metric.name() == it.metric)
-        })
-        .filter(|it| !found.iter().any(|(known, _)| known == *it))
-        .map(|it| it.says.clone())
-        .collect();
+    let places = ranks.chunk_by(|a, b| (a.0 - b.0).abs() < 1e-9);
+    let names = |place: &[(f64, &str)]| place.iter().map(|(_, name)| words(name)).collect();
+    let elsewhere = orders.iter().filter(|it| {
+        let is_asked = goals.iter().any(|(metric, _)| is_of(it, metric));
+        it.study == first.study && is_asked && !found.iter().any(|(known, _)| known == it)
+    });
     Some(Stated {
-        places,
+        places: places.map(names).collect(),
         left_out,
+        elsewhere: elsewhere.map(|it| it.says.clone()).collect(),
         orders: found.into_iter().map(|(it, _)| it.clone()).collect(),
-        elsewhere,
-        is_mean,
     })
 }
 
@@ -127,14 +103,10 @@ fn words(name: &str) -> String {
 }
 
 fn obstacle(query: &RecommendArgs, name: &str) -> Option<String> {
-    let spoken = match protocol(name)? {
-        // Studies spoke 3.1.1.
-        Protocol::Mqtt => Spoken::Mqtt3,
-        other => Spoken::Other(other),
-    };
-    capability::obstacles(spoken, &query.needs, query.no_broker, query.custom_ok)
-        .into_iter()
-        .next()
+    // Studies spoke MQTT 3.1.1.
+    let leg = Leg::of(protocol(name)?, 0);
+    let obstacles = capability::obstacles(capability::spoken(&Leg { version: 3, ..leg }), query);
+    obstacles.into_iter().next()
 }
 
 /// What the studies say otherwise than numbers that were measured or computed: of their orders, and of their numbers.
@@ -142,68 +114,41 @@ pub fn contradiction(
     query: &RecommendArgs,
     ranking: &Ranking,
     stated_here: Option<Stated>,
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    let stated = stated_here.or_else(|| {
-        let orders = published::orders().ok()?;
-        let paper = Source {
-            orders,
-            trials: Vec::new(),
-            ..Source::paper().ok()?
-        };
-        stated(query, &[paper])
-    });
-    let (Some(stated), Some(best)) = (stated, ranking.candidates.first()) else {
-        return notes;
+) -> Option<String> {
+    let stated = match stated_here {
+        Some(stated) => stated,
+        None => stated(query, &published::orders().ok()?)?,
     };
-    // An order of which only one is left says nothing any more.
-    if stated.places.iter().flatten().count() < 2 {
-        return notes;
+    let best = ranking.candidates.first()?;
+    // An order of which only one is left says nothing any more. What our client chose is not told, so it neither confirms nor
+    // contradicts.
+    if stated.places.iter().flatten().count() < 2 || best.choice.adaptive().is_some() {
+        return None;
     }
-    // What it chose is not told, so it neither confirms nor contradicts.
-    if best.choice.adaptive().is_some() {
-        return notes;
-    }
-    let ours = group::name(best.choice.publish.protocol);
-    let theirs = stated.places.first().cloned().unwrap_or_default();
-    let studies: Vec<&str> = stated.orders.iter().map(|it| it.study.as_str()).collect();
+    let name_of = |it: &Candidate| group::name(it.choice.publish.protocol);
+    let theirs = stated.places.first()?;
+    let candidates = ranking.candidates.iter();
+    let mut here = candidates.filter(|it| {
+        it.choice.adaptive().is_none() && theirs.iter().any(|name| name == name_of(it))
+    });
     let says: Vec<&str> = stated.orders.iter().map(|it| it.says.as_str()).collect();
-    let study = studies.first().copied().unwrap_or_default();
+    let (study, says) = (stated.study(), says.join("; "));
     let data = match ranking.source.kind {
         SourceKind::Measured => "This measurement",
         SourceKind::Computed => "This computation",
         SourceKind::Published => "Another study's number",
     };
-    let of_one_protocol = || {
-        ranking
-            .candidates
-            .iter()
-            .filter(|it| it.choice.adaptive().is_none())
-    };
-    let is_tied = |name: &String| {
-        let mut of = of_one_protocol().filter(|it| group::name(it.choice.publish.protocol) == name);
-        of.any(|it| it.standing != Standing::Worse)
-    };
-    let is_here =
-        |name: &String| of_one_protocol().any(|it| group::name(it.choice.publish.protocol) == name);
-    if !theirs.iter().any(is_here) {
-        notes.push(format!(
-            "Study {study}, which compares others, says: {}.",
-            says.join("; ")
-        ));
+    let ours = name_of(best);
+    Some(if here.clone().next().is_none() {
+        format!("Study {study}, which compares others, says: {says}.")
     } else if theirs.iter().any(|name| name == ours) {
-        notes.push(format!("Study {study} says the same: {}.", says.join("; ")));
-    } else if theirs.iter().any(is_tied) {
-        notes.push(format!(
-            "Study {study} says: {}. {data} does not tell these apart.",
-            says.join("; ")
-        ));
+        format!("Study {study} says the same: {says}.")
+    } else if here.any(|it| it.standing != Standing::Worse) {
+        format!("Study {study} says: {says}. {data} does not tell these apart.")
     } else {
-        notes.push(format!(
-            "Study {study} says otherwise: {}. {data} finds {ours} better; docs/laboratory.md says under which conditions \
-             which holds.",
-            says.join("; ")
-        ));
-    }
-    notes
+        format!(
+            "Study {study} says otherwise: {says}. {data} finds {ours} better; docs/laboratory.md says under which conditions \
+             which holds."
+        )
+    })
 }

@@ -66,11 +66,8 @@ fn table(file: &str, text: &str) -> Result<Vec<(Cell, Row)>, String> {
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     lines
         .map(|line| {
-            let fields: BTreeMap<&str, &str> = head
-                .iter()
-                .copied()
-                .zip(line.split(',').map(str::trim))
-                .collect();
+            let fields = head.iter().copied().zip(line.split(',').map(str::trim));
+            let fields = fields.collect();
             trial(&fields).ok_or_else(|| format!("{file}: this line is no line of it: {line}"))
         })
         .collect()
@@ -103,15 +100,12 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         _ => return None,
     };
     let axes = ["policy", "strategy", "timers", "members", "neighbour"];
-    let axes = axes.into_iter().filter(|name| !text(name).is_empty());
-    let axes = axes
-        .map(|name| (name.to_owned(), text(name).to_owned()))
-        .collect();
+    let axes = axes.map(|name| (name.to_owned(), text(name).to_owned()));
     let bytes = number("payload_bytes")?? as u32;
     let fan_out = or("fan_out", 1.0)? as u32;
     let cell = Cell {
         experiment: format!("{} {}", text("study"), text("origin")),
-        axes,
+        axes: axes.into_iter().filter(|(_, it)| !it.is_empty()).collect(),
         system: text("system").to_owned(),
         publish: leg,
         subscribe: leg,
@@ -128,7 +122,7 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
     // So many messages that what was published keeps its digits.
     const MESSAGES: u64 = 1_000_000;
     let per_s = number("per_s")?;
-    let mean = number("mean_us")?;
+    let (mean, p90) = (number("mean_us")?, number("p90_us")?);
     let mut row = Row {
         delivered: MESSAGES,
         seconds: per_s.map_or(0.0, |rate| MESSAGES as f64 / rate),
@@ -136,19 +130,13 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         wire_bytes: number("wire_bytes")?.map(|it| (it * MESSAGES as f64) as u64),
         ..Row::blank(Standing::Valid)
     };
-    if mean.or(number("p90_us")?).is_some() {
-        let it = |name: &str| or(name, f64::NAN);
-        let (sd, p50, p90) = (it("sd_us")?, f64::NAN, it("p90_us")?);
-        let mean = mean.unwrap_or(f64::NAN);
+    if mean.or(p90).is_some() {
         row.response = Quantiles {
             count: MESSAGES,
-            mean,
-            sd,
-            p50,
-            p90,
-            p99: f64::NAN,
-            p999: f64::NAN,
-            max: f64::NAN,
+            mean: mean.unwrap_or(f64::NAN),
+            sd: or("sd_us", f64::NAN)?,
+            p90: p90.unwrap_or(f64::NAN),
+            ..Quantiles::UNKNOWN
         };
     }
     if !text("not_valid").is_empty() {

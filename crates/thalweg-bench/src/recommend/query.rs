@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::axes::{Axis, short};
+use super::axes::{AXES, Axis, short, unevenness};
 use super::capability::Need;
 use super::measure::Metric;
+use crate::cell::word;
 use crate::energy;
 use crate::net::Loss;
 use crate::net::units;
@@ -143,15 +144,11 @@ fn members(text: &str) -> Result<Members, String> {
 }
 
 fn profile(text: &str) -> Result<String, String> {
-    energy::named(text)
-        .map(|profile| profile.name.to_owned())
-        .ok_or_else(|| {
-            let names: Vec<&str> = energy::PROFILES
-                .iter()
-                .map(|profile| profile.name)
-                .collect();
-            format!("{text}: profiles are {}", names.join(", "))
-        })
+    let names: Vec<&str> = energy::PROFILES.iter().map(|it| it.name.as_str()).collect();
+    match names.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text}: profiles are {}", names.join(", "))),
+    }
 }
 
 impl RecommendArgs {
@@ -166,38 +163,24 @@ impl RecommendArgs {
             Axis::RoundTrip => self.rtt.map(|it| it.as_secs_f64() * 1e3),
             Axis::Loss => self.loss.map(Loss::part),
             Axis::Members => members.map(|it| it.len() as f64),
-            Axis::Unevenness => members.map(|it| {
-                let (least, most) = it.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), it| {
-                    (a.min(*it), b.max(*it))
-                });
-                most / least
-            }),
+            Axis::Unevenness => members.map(|it| unevenness(it)),
         }
     }
 
     /// What is weighed, and how much.
     pub fn goals(&self) -> Vec<(Metric, f64)> {
-        if let Some(Weights(weights)) = &self.weights {
-            return weights.clone();
+        use Metric::{Bytes, Cpu, Energy, Latency, Memory};
+        let alike = |metrics: &[Metric]| metrics.iter().map(|it| (*it, 1.0)).collect();
+        match (&self.weights, Metric::named(&word(self.objective))) {
+            (Some(Weights(weights)), _) => weights.clone(),
+            (None, Some(metric)) => alike(&[metric]),
+            (None, None) => alike(&[Latency, Bytes, Cpu, Memory, Energy]),
         }
-        let one = |metric| vec![(metric, 1.0)];
-        match self.objective {
-            Objective::Latency => one(Metric::Latency),
-            Objective::Bytes => one(Metric::Bytes),
-            Objective::Throughput => one(Metric::Throughput),
-            Objective::Cpu => one(Metric::Cpu),
-            Objective::Memory => one(Metric::Memory),
-            Objective::Energy => one(Metric::Energy),
-            Objective::Balanced => [
-                Metric::Latency,
-                Metric::Bytes,
-                Metric::Cpu,
-                Metric::Memory,
-                Metric::Energy,
-            ]
-            .map(|it| (it, 1.0))
-            .to_vec(),
-        }
+    }
+
+    /// Whether a metric is one of those that are weighed.
+    pub fn wants(&self, metric: Metric) -> bool {
+        self.goals().iter().any(|(goal, _)| *goal == metric)
     }
 
     /// Whether a mean of several counts, of which some may be unknown.
@@ -206,47 +189,37 @@ impl RecommendArgs {
     }
 
     pub fn words(&self) -> String {
-        let mut parts: Vec<String> = super::axes::AXES
+        let mut parts: Vec<String> = AXES
             .into_iter()
             .filter_map(|axis| Some(axis.words(self.on(axis)?)))
             .collect();
-        let needs: Vec<String> = self.needs.iter().map(|need| need.name()).collect();
-        if !needs.is_empty() {
+        if !self.needs.is_empty() {
+            let needs: Vec<String> = self.needs.iter().map(|need| need.name()).collect();
             parts.push(format!("needs {}", needs.join(", ")));
         }
-        if self.no_broker {
-            parts.push("no broker".to_owned());
-        }
-        if self.custom_ok {
-            parts.push("built by oneself is fine".to_owned());
-        }
-        if self.bursty_neighbour {
-            parts.push("a bursty neighbour".to_owned());
+        for (is_said, words) in [
+            (self.no_broker, "no broker"),
+            (self.custom_ok, "built by oneself is fine"),
+            (self.bursty_neighbour, "a bursty neighbour"),
+        ] {
+            parts.extend(is_said.then(|| words.to_owned()));
         }
         if let Some(bandwidth) = self.bandwidth {
-            parts.push(format!(
-                "at most {} kbit/s",
-                short(bandwidth as f64 / 1000.0)
-            ));
+            let kbit = short(bandwidth as f64 / 1000.0);
+            parts.push(format!("at most {kbit} kbit/s"));
         }
         if let Some(most) = self.p99_max {
-            parts.push(format!(
-                "99 % within {} ms",
-                short(most.as_secs_f64() * 1e3)
-            ));
+            let most = short(most.as_secs_f64() * 1e3);
+            parts.push(format!("99 % within {most} ms"));
         }
         let goal = match &self.weights {
             Some(Weights(weights)) => {
-                let weights: Vec<String> = weights
-                    .iter()
-                    .map(|(metric, weight)| format!("{} x {}", metric.name(), short(*weight)))
-                    .collect();
-                weights.join(", ")
+                let weight = |(metric, weight): &(Metric, f64)| {
+                    format!("{} x {}", metric.name(), short(*weight))
+                };
+                weights.iter().map(weight).collect::<Vec<_>>().join(", ")
             }
-            None => self
-                .objective
-                .to_possible_value()
-                .map_or_else(String::new, |it| it.get_name().to_owned()),
+            None => word(self.objective),
         };
         parts.push(format!("objective {goal}"));
         parts.join("; ")
@@ -254,109 +227,74 @@ impl RecommendArgs {
 
     /// Asks for what the flags say. An empty line leaves an answer out.
     pub fn ask(&mut self, input: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-        ask(
-            input,
-            out,
-            "Size of a message (60B, 4kB)",
-            units::size,
-            &mut self.payload,
-        )?;
-        ask(
-            input,
-            out,
-            "Messages a second of each publisher (1/s)",
-            units::frequency,
-            &mut self.rate,
-        )?;
-        let count = |text: &str| {
-            text.parse::<u32>()
-                .ok()
-                .filter(|it| *it > 0)
-                .ok_or_else(|| format!("{text}: a count"))
-        };
-        ask(input, out, "Publishers", count, &mut self.pairs)?;
-        ask(
-            input,
-            out,
-            "Subscribers of each topic",
-            count,
-            &mut self.fanout,
-        )?;
-        ask(
-            input,
-            out,
-            "Packets lost each way (15%)",
-            units::loss,
-            &mut self.loss,
-        )?;
-        ask(
-            input,
-            out,
-            "Round trip of the network (20ms)",
-            units::span,
-            &mut self.rtt,
-        )?;
-        ask(
-            input,
-            out,
-            "What the network carries (1mbit)",
-            units::rate,
-            &mut self.bandwidth,
-        )?;
-        let mut needs = None;
-        let read = |text: &str| {
-            text.split(',')
-                .map(|it| Need::from_str(it.trim(), true))
-                .collect::<Result<Vec<_>, _>>()
-        };
-        let names: Vec<String> = Need::value_variants()
-            .iter()
-            .map(|need| need.name())
-            .collect();
-        ask(
-            input,
-            out,
-            &format!("Needs, by commas ({})", names.join(", ")),
-            read,
-            &mut needs,
-        )?;
-        self.needs.extend(needs.unwrap_or_default());
-        let mut objective = None;
-        let names = "latency, bytes, throughput, cpu, memory, energy, balanced";
-        ask(
-            input,
-            out,
-            &format!("What is to be good ({names})"),
-            |it| Objective::from_str(it, true),
-            &mut objective,
-        )?;
-        self.objective = objective.unwrap_or(self.objective);
+        for (question, answer) in QUESTIONS {
+            loop {
+                write!(out, "{question}: ")?;
+                out.flush()?;
+                let mut line = String::new();
+                if input.read_line(&mut line)? == 0 || line.trim().is_empty() {
+                    break;
+                }
+                match answer(self, line.trim()) {
+                    Ok(()) => break,
+                    Err(words) => writeln!(out, "{words}")?,
+                }
+            }
+        }
         writeln!(out)
     }
 }
 
-fn ask<T>(
-    input: &mut dyn BufRead,
-    out: &mut dyn Write,
-    what: &str,
-    read: impl Fn(&str) -> Result<T, String>,
-    to: &mut Option<T>,
-) -> io::Result<()> {
-    loop {
-        write!(out, "{what}: ")?;
-        out.flush()?;
-        let mut line = String::new();
-        if input.read_line(&mut line)? == 0 || line.trim().is_empty() {
-            return Ok(());
-        }
-        match read(line.trim()) {
-            Ok(value) => {
-                *to = Some(value);
-                return Ok(());
-            }
-            Err(words) => writeln!(out, "{words}")?,
-        }
-    }
+/// Takes an answer.
+type Answer = fn(&mut RecommendArgs, &str) -> Result<(), String>;
+
+/// What is asked, and where the answer goes.
+const QUESTIONS: [(&str, Answer); 9] = [
+    ("Size of a message (60B, 4kB)", |it, text| {
+        set(&mut it.payload, units::size(text))
+    }),
+    ("Messages a second of each publisher (1/s)", |it, text| {
+        set(&mut it.rate, units::frequency(text))
+    }),
+    ("Publishers", |it, text| set(&mut it.pairs, some(text))),
+    ("Subscribers of each topic", |it, text| {
+        set(&mut it.fanout, some(text))
+    }),
+    ("Packets lost each way (15%)", |it, text| {
+        set(&mut it.loss, units::loss(text))
+    }),
+    ("Round trip of the network (20ms)", |it, text| {
+        set(&mut it.rtt, units::span(text))
+    }),
+    ("What the network carries (1mbit)", |it, text| {
+        set(&mut it.bandwidth, units::rate(text))
+    }),
+    (
+        "Needs, by commas (at-least-once, exactly-once, wildcards, lvc, p2p, content-filter, decentralised, multicast, \
+         expiry, priority, shared-group)",
+        |it, text| {
+            let needs = text.split(',').map(|it| Need::from_str(it.trim(), true));
+            it.needs.extend(needs.collect::<Result<Vec<_>, _>>()?);
+            Ok(())
+        },
+    ),
+    (
+        "What is to be good (latency, bytes, throughput, cpu, memory, energy, balanced)",
+        |it, text| {
+            it.objective = Objective::from_str(text, true)?;
+            Ok(())
+        },
+    ),
+];
+
+fn set<T>(to: &mut Option<T>, answer: Result<T, String>) -> Result<(), String> {
+    *to = Some(answer?);
+    Ok(())
+}
+
+fn some(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|it| *it > 0);
+    count.ok_or_else(|| format!("{text}: a count"))
 }
 
 /// Bytes of a payload as flags take them.

@@ -1,22 +1,27 @@
 //! Candidates in their order, with ties.
 
+use std::cmp::Reverse;
+
 use super::RecommendArgs;
 use super::axes::{Axis, Point, short};
-use super::capability::{self, Spoken};
+use super::capability;
 use super::choice::Choice;
 use super::field::{Field, Figure};
-use super::measure::{METRICS, Metric, time};
-use super::refusal::{Outside, Refusal};
+use super::measure::{Metric, time};
+use super::refusal::{Gap, Lack, Refusal};
 use super::sources::{About, Source, SourceKind};
 use super::turn::{self, Turn};
-use crate::cell::Leg;
+use crate::cell::valid;
 use crate::stats::normal_cdf;
+use clap::ValueEnum;
+use serde::Serialize;
 
 /// A choice, and what it is expected to take.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What would be chosen.
+    /// What would be chosen, and its place in the field.
     pub choice: Choice,
+    at: usize,
     /// All that is known of it at the point.
     pub figures: Vec<(Metric, Figure)>,
     /// The logarithm of what it costs by the objective, and half of its 95 % interval.
@@ -26,7 +31,8 @@ pub struct Candidate {
 }
 
 /// How a candidate compares with the best one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// It is the best.
     Best,
@@ -41,13 +47,15 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct Ranking {
     pub source: About,
+    /// How many trials of it count, and how many do not.
+    pub valid: (usize, usize),
     pub point: Point,
     /// What of it was not asked for.
     pub assumed: Vec<(Axis, f64)>,
     /// What was weighed, and how much.
     pub goals: Vec<(Metric, f64)>,
     /// What was not weighed, because it is not known of all.
-    pub not_weighed: Vec<Metric>,
+    pub not_weighed: Vec<String>,
     pub candidates: Vec<Candidate>,
     /// What was measured and left out, and why.
     pub left_out: Vec<(String, String)>,
@@ -71,47 +79,16 @@ pub struct Confidence {
     pub level: Level,
     /// Trials at the point with the fewest of them, of both candidates.
     pub repeats_least: usize,
-    /// Some interval was assumed, or lies outside of what was measured.
-    pub is_assumed: bool,
 }
 
 /// A confidence in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
     /// Below 80 %, or not enough is known to say a number.
     Low,
     Medium,
     /// From 95 % on, with three repeats at least everywhere and nothing assumed.
     High,
-}
-
-impl Level {
-    /// As it is printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Low => "low",
-            Level::Medium => "medium",
-            Level::High => "high",
-        }
-    }
-}
-
-/// Why nothing could be ranked.
-#[derive(Clone, Debug, Default)]
-pub struct Missing {
-    /// Choices that were not measured around the point.
-    pub outside: Vec<Outside>,
-    /// Choices that were, and do not keep the constraints.
-    pub broken: Vec<(String, Breach)>,
-}
-
-/// A constraint that is not kept.
-#[derive(Clone, Debug)]
-pub struct Breach {
-    /// Which, and by how much.
-    pub words: String,
-    /// It is broken, not just unknown.
-    pub is_known: bool,
 }
 
 /// Differences below are none.
@@ -124,158 +101,127 @@ pub fn rank(
     sources: &[Source],
 ) -> Result<Ranking, Refusal> {
     let mut rankings: Vec<Ranking> = Vec::new();
-    let mut missing = Missing::default();
+    let mut gaps = Vec::new();
     // Who wants to know how much is carried does not look at loads that were offered as long as there were floods.
-    let wants_flood = query
-        .goals()
-        .iter()
-        .any(|(metric, _)| *metric == Metric::Throughput);
-    let is_fit = |field: &&Field| if wants_flood { true } else { !field.is_flood };
-    for field in fields.iter().filter(is_fit) {
-        let Some(source) = sources.get(field.source) else {
-            continue;
-        };
-        match rank_in(query, field, source) {
+    let wants_flood = query.wants(Metric::Throughput);
+    for field in fields.iter().filter(|it| wants_flood || !it.is_flood) {
+        match rank_in(query, field, &sources[field.source]) {
             Ok(ranking) => rankings.push(ranking),
-            Err(more) => {
-                missing.outside.extend(more.outside);
-                missing.broken.extend(more.broken);
-            }
+            Err(more) => gaps.extend(more),
         }
     }
     let weight = |it: &Ranking| {
         let measured = it.source.kind == SourceKind::Measured;
         let flood = wants_flood && it.point.on(Axis::Rate) == 0.0;
+        let count = it.candidates.len();
         (
             flood,
-            it.candidates.len().min(2),
+            count.min(2),
             measured,
-            it.candidates.len(),
+            count,
             it.source.finished_unix_s,
         )
     };
     // The first of equals stays first: sources are in the order in which they were given.
-    rankings.sort_by_key(|it| std::cmp::Reverse(weight(it)));
-    let others: Vec<String> = rankings
-        .iter()
-        .skip(1)
-        .map(|it| it.source.name.clone())
-        .collect();
-    match rankings.into_iter().next() {
-        Some(best) => {
-            let mut others: Vec<String> = others
-                .into_iter()
-                .filter(|name| *name != best.source.name)
-                .collect();
-            others.dedup();
-            Ok(Ranking { others, ..best })
-        }
-        None => Err(Refusal::new(query, missing, fields)),
-    }
+    rankings.sort_by_key(|it| Reverse(weight(it)));
+    let mut rankings = rankings.into_iter();
+    let Some(mut best) = rankings.next() else {
+        return Err(Refusal::new(query, gaps, fields.is_empty()));
+    };
+    let others = rankings.map(|it| it.source.name);
+    best.others = others.filter(|name| *name != best.source.name).collect();
+    best.others.dedup();
+    Ok(best)
 }
 
-fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Ranking, Missing> {
+fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Ranking, Vec<Gap>> {
     let mut left_out = Vec::new();
     let mut open = Vec::new();
     for (at, choice) in field.choices.iter().enumerate() {
+        // What a protocol cannot do is said once for all of its choices.
+        let mut legs = [choice.publish, choice.subscribe].into_iter();
+        if !legs.all(|leg| capability::obstacles(capability::spoken(&leg), query).is_empty()) {
+            continue;
+        }
         match obstacle(query, choice) {
-            // What a protocol cannot do is said once for all of its choices.
-            Some(Obstacle::Protocol) => {}
-            Some(Obstacle::Choice(why)) => left_out.push((choice.name(), why)),
+            Some(why) => left_out.push((choice.name(), why)),
             None => open.push(at),
         }
     }
     let goals = goals(query, field, &open);
-    let Some(&(leading, _)) = goals.first() else {
-        return Err(Missing::default());
-    };
-    let Some((point, assumed)) = field.point(|axis| query.on(axis), leading) else {
-        return Err(Missing::default());
+    let Some((leading, (point, assumed))) = goals.first().and_then(|(leading, _)| {
+        let point = field.point(|axis| query.on(axis), *leading)?;
+        Some((*leading, point))
+    }) else {
+        return Err(Vec::new());
     };
     let mut candidates = Vec::new();
-    let mut outside = Vec::new();
-    let mut broken: Vec<(String, Breach)> = Vec::new();
+    let mut gaps = Vec::new();
     for at in open {
-        let Some(choice) = field.choices.get(at) else {
+        let choice = field.choices[at].clone();
+        let Some(cost) = cost(field, at, &point, &goals, query.extrapolate) else {
+            gaps.push(Gap::outside(query, source, field, at, &point, leading));
             continue;
         };
-        match cost(query, field, at, &point, &goals) {
-            Some(cost) => {
-                let figure =
-                    |metric| Some((metric, field.figure(at, metric, &point, query.extrapolate)?));
-                let figures: Vec<(Metric, Figure)> =
-                    METRICS.into_iter().filter_map(figure).collect();
-                match breach(query, &figures, &point) {
-                    Some(why) => broken.push((choice.name(), why)),
-                    None => candidates.push((
-                        at,
-                        Candidate {
-                            choice: choice.clone(),
-                            figures,
-                            cost,
-                            standing: Standing::Worse,
-                        },
-                    )),
-                }
-            }
-            None => outside.push(Outside::new(source, field, at, &point, leading, |axis| {
-                query.on(axis)
-            })),
+        let figure = |it: &Metric| Some((*it, field.figure(at, *it, &point, query.extrapolate)?));
+        let figures: Vec<(Metric, Figure)> =
+            Metric::value_variants().iter().filter_map(figure).collect();
+        match breach(query, &figures, &point) {
+            Some((lack, why)) => gaps.push(Gap {
+                source: source.about.name.clone(),
+                choice: choice.name(),
+                lack,
+                why,
+            }),
+            None => candidates.push(Candidate {
+                choice,
+                at,
+                figures,
+                cost,
+                standing: Standing::Best,
+            }),
         }
     }
-    candidates.sort_by(|(_, a), (_, b)| {
-        a.cost
-            .0
-            .total_cmp(&b.cost.0)
-            .then_with(|| a.choice.key().cmp(&b.choice.key()))
-    });
     if candidates.is_empty() {
-        outside.retain(|it| !it.axes.is_empty() || it.is_hole);
-        return Err(Missing { outside, broken });
+        return Err(gaps);
     }
-    left_out.extend(
-        broken
-            .into_iter()
-            .map(|(name, breach)| (name, breach.words)),
-    );
-    let best = candidates.first().map_or((0.0, 0.0), |(_, it)| it.cost);
-    for (place, (_, candidate)) in candidates.iter_mut().enumerate() {
-        candidate.standing = if place == 0 {
-            Standing::Best
-        } else {
-            standing(best, candidate.cost)
-        };
+    candidates.sort_by(|a, b| {
+        let by_cost = a.cost.0.total_cmp(&b.cost.0);
+        by_cost.then_with(|| a.choice.key().cmp(&b.choice.key()))
+    });
+    let best = candidates[0].cost;
+    for candidate in &mut candidates[1..] {
+        candidate.standing = standing(best, candidate.cost);
     }
-    let confidence = match candidates.get(1) {
-        Some((_, next)) if next.standing == Standing::Worse => {
-            let both = candidates.iter().take(2).flat_map(|(_, it)| &it.figures);
-            let weighed = both
-                .filter(|(metric, _)| goals.iter().any(|(of, _)| of == metric))
-                .map(|(_, figure)| figure);
-            Some(Confidence::new(best, next.cost, weighed))
-        }
-        _ => None,
-    };
-    let places: Vec<usize> = candidates.iter().map(|(at, _)| *at).collect();
-    let (turn, searched) = turn::find(query, field, &point, &places, &goals);
-    let not_weighed: Vec<Metric> = query
-        .goals()
-        .into_iter()
-        .map(|(metric, _)| metric)
-        .filter(|it| !goals.iter().any(|(of, _)| of == it))
-        .collect();
+    let next = candidates.get(1);
+    let confidence = next
+        .filter(|next| next.standing == Standing::Worse)
+        .map(|next| {
+            let both = candidates[0].figures.iter().chain(&next.figures);
+            let weighed = both.filter(|(metric, _)| goals.iter().any(|(goal, _)| goal == metric));
+            Confidence::new(best, next.cost, weighed.map(|(_, figure)| figure))
+        });
+    let places: Vec<usize> = candidates.iter().map(|it| it.at).collect();
+    let (turn, searched) = turn::find(field, &point, &places, &goals);
+    let mut not_weighed = query.goals();
+    not_weighed.retain(|(metric, _)| !goals.iter().any(|(goal, _)| goal == metric));
+    let (outside, breaches): (Vec<Gap>, Vec<Gap>) =
+        gaps.into_iter().partition(|gap| gap.lack.is_outside());
+    left_out.extend(breaches.into_iter().map(|gap| (gap.choice, gap.why)));
+    let count = valid(&source.trials).count();
     Ok(Ranking {
-        source: source.about(),
+        source: source.about.clone(),
+        valid: (count, source.trials.len() - count),
         point,
         assumed,
         goals,
-        not_weighed,
-        candidates: candidates
-            .into_iter()
-            .map(|(_, candidate)| candidate)
+        not_weighed: not_weighed
+            .iter()
+            .map(|(metric, _)| metric.name())
             .collect(),
+        candidates,
         left_out,
-        outside: outside.into_iter().map(|it| it.words()).collect(),
+        outside: outside.iter().map(Gap::words).collect(),
         confidence,
         turn,
         searched,
@@ -283,74 +229,44 @@ fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Rank
     })
 }
 
-/// Why a choice does not come into question, whatever was measured.
-enum Obstacle {
-    /// Its protocol cannot do what is needed.
-    Protocol,
-    /// It cannot, though its protocol can.
-    Choice(String),
-}
-
-fn obstacle(query: &RecommendArgs, choice: &Choice) -> Option<Obstacle> {
-    let is_able = |leg: &Leg| {
-        capability::obstacles(
-            Spoken::of(leg),
-            &query.needs,
-            query.no_broker,
-            query.custom_ok,
-        )
-        .is_empty()
-    };
-    if !choice.protocols().iter().all(is_able) {
-        return Some(Obstacle::Protocol);
+/// Why a choice does not come into question, though its protocol does, whatever was measured.
+fn obstacle(query: &RecommendArgs, choice: &Choice) -> Option<String> {
+    match &query.system {
+        Some(system) if *system != choice.system => Some(format!("only {system} is wanted")),
+        _ => capability::obstacle(choice, &query.needs).map(str::to_owned),
     }
-    if let Some(system) = &query.system
-        && *system != choice.system
-    {
-        return Some(Obstacle::Choice(format!("only {system} is wanted")));
-    }
-    capability::obstacle(choice, &query.needs).map(|why| Obstacle::Choice(why.to_owned()))
 }
 
 /// What can be weighed: of a mean of several what is known of all, of a latency the mean or else a percentile.
 fn goals(query: &RecommendArgs, field: &Field, open: &[usize]) -> Vec<(Metric, f64)> {
     let known = |metric| open.iter().filter(|at| field.has(**at, metric)).count();
-    let goals = query.goals();
+    let mut goals = query.goals();
     if query.is_balanced() {
-        let most = goals
-            .iter()
-            .map(|(metric, _)| known(*metric))
-            .max()
-            .unwrap_or_default();
-        return goals
-            .into_iter()
-            .filter(|(metric, _)| most > 0 && known(*metric) == most)
-            .collect();
+        let most = goals.iter().map(|(metric, _)| known(*metric)).max();
+        goals.retain(|(metric, _)| known(*metric) > 0 && Some(known(*metric)) == most);
+        return goals;
     }
-    let instead = |metric| match metric {
-        Metric::Latency if known(Metric::Latency) == 0 => [Metric::LatencyP90, Metric::LatencyP99]
-            .into_iter()
-            .find(|it| known(*it) > 0)
-            .unwrap_or(metric),
-        _ => metric,
-    };
+    for (metric, _) in &mut goals {
+        if *metric == Metric::Latency && known(*metric) == 0 {
+            let percentiles = [Metric::LatencyP90, Metric::LatencyP99];
+            let instead = percentiles.into_iter().find(|it| known(*it) > 0);
+            *metric = instead.unwrap_or(*metric);
+        }
+    }
     goals
-        .into_iter()
-        .map(|(metric, weight)| (instead(metric), weight))
-        .collect()
 }
 
 /// The weighted logarithm of what a choice takes at a point, and half of its interval.
 pub fn cost(
-    query: &RecommendArgs,
     field: &Field,
     choice: usize,
     point: &Point,
     goals: &[(Metric, f64)],
+    stretch: bool,
 ) -> Option<(f64, f64)> {
     let (mut sum, mut square, mut weights) = (0.0, 0.0, 0.0);
     for (metric, weight) in goals {
-        let figure = field.figure(choice, *metric, point, query.extrapolate)?;
+        let figure = field.figure(choice, *metric, point, stretch)?;
         sum += weight * metric.cost(figure.value);
         square += (weight * figure.half).powi(2);
         weights += weight;
@@ -358,36 +274,25 @@ pub fn cost(
     (weights > 0.0).then(|| (sum / weights, square.sqrt() / weights))
 }
 
-/// Constraints that a candidate breaks, or cannot be shown to keep.
-fn breach(query: &RecommendArgs, figures: &[(Metric, Figure)], point: &Point) -> Option<Breach> {
-    let broken = |words: String| {
-        Some(Breach {
-            words,
-            is_known: true,
-        })
-    };
-    let unknown = |words: &str| {
-        Some(Breach {
-            words: words.to_owned(),
-            is_known: false,
-        })
-    };
+/// The constraint that a candidate breaks, or cannot be shown to keep.
+fn breach(
+    query: &RecommendArgs,
+    figures: &[(Metric, Figure)],
+    point: &Point,
+) -> Option<(Lack, String)> {
+    let unknown = |words: &str| Some((Lack::Unproven, words.to_owned()));
     let of = |metric: Metric| {
-        figures
-            .iter()
-            .find(|(it, _)| *it == metric)
-            .map(|(_, figure)| figure.value)
+        let mut figures = figures.iter().filter(|(it, _)| *it == metric);
+        figures.next().map(|(_, figure)| figure.value)
     };
     if let Some(most) = query.p99_max {
         let wanted = most.as_secs_f64() * 1e6;
         match of(Metric::LatencyP99) {
             Some(value) if value <= wanted => {}
             Some(value) => {
-                return broken(format!(
-                    "99 % arrive within {}, wanted {}",
-                    time(value),
-                    time(wanted)
-                ));
+                let (value, wanted) = (time(value), time(wanted));
+                let words = format!("99 % arrive within {value}, wanted {wanted}");
+                return Some((Lack::Broken, words));
             }
             None => {
                 return unknown(
@@ -408,11 +313,9 @@ fn breach(query: &RecommendArgs, figures: &[(Metric, Figure)], point: &Point) ->
     };
     let needed = 8.0 * bytes * rate * pairs * copies;
     if needed > bandwidth {
-        return broken(format!(
-            "it needs {least}{} kbit/s of {}",
-            short(needed / 1e3),
-            short(bandwidth / 1e3)
-        ));
+        let (needed, bandwidth) = (short(needed / 1e3), short(bandwidth / 1e3));
+        let words = format!("it needs {least}{needed} kbit/s of {bandwidth}");
+        return Some((Lack::Broken, words));
     }
     match of(Metric::Bytes) {
         Some(_) => None,
@@ -446,20 +349,18 @@ impl Confidence {
             repeats_least = repeats_least.min(figure.repeats_least);
             is_assumed |= figure.is_assumed || figure.is_stretched;
         }
-        let probability = probability(best, next);
         // One repeat has no spread, and two that agree by chance have next to none: no number comes of that.
         let is_told = repeats_least >= REPEATS_MIN && !is_assumed;
+        let probability = is_told.then(|| probability(best, next));
         let level = match probability {
-            _ if !is_told => Level::Low,
-            it if it < MEDIUM => Level::Low,
-            it if it < HIGH => Level::Medium,
-            _ => Level::High,
+            Some(HIGH..) => Level::High,
+            Some(MEDIUM..) => Level::Medium,
+            _ => Level::Low,
         };
         Confidence {
-            probability: is_told.then_some(probability),
+            probability,
             level,
             repeats_least,
-            is_assumed,
         }
     }
 }
@@ -487,13 +388,17 @@ mod tests {
 
     #[test]
     fn equal_is_what_is_shown_to_be_and_a_wide_interval_is_no_proof() {
-        assert_eq!(standing((0.0, 0.01), (0.02, 0.01)), Standing::Equal);
-        // Significantly different, but by less than matters.
-        assert_eq!(standing((0.0, 0.001), (0.05, 0.001)), Standing::Equal);
-        assert_eq!(standing((0.0, 0.1), (0.126, 0.1)), Standing::NotToldApart);
-        assert_eq!(standing((0.0, 0.1), (0.05, 0.1)), Standing::NotToldApart);
-        assert_eq!(standing((0.0, 0.05), (0.3, 0.05)), Standing::Worse);
-        assert_eq!(standing((0.0, 0.0), (0.0, 0.0)), Standing::Equal);
+        for (best, other, expected) in [
+            ((0.0, 0.01), (0.02, 0.01), Standing::Equal),
+            // Significantly different, but by less than matters.
+            ((0.0, 0.001), (0.05, 0.001), Standing::Equal),
+            ((0.0, 0.1), (0.126, 0.1), Standing::NotToldApart),
+            ((0.0, 0.1), (0.05, 0.1), Standing::NotToldApart),
+            ((0.0, 0.05), (0.3, 0.05), Standing::Worse),
+            ((0.0, 0.0), (0.0, 0.0), Standing::Equal),
+        ] {
+            assert_eq!(standing(best, other), expected, "{best:?} {other:?}");
+        }
     }
 
     #[test]
@@ -505,42 +410,34 @@ mod tests {
     /// However far apart, and however well two repeats agree.
     #[test]
     fn one_or_two_repeats_are_never_high_confidence() {
-        let figure = |repeats_least| Figure {
+        let figure = |repeats_least, is_assumed, is_stretched| Figure {
             value: 1.0,
             half: 0.0,
-            is_assumed: false,
-            is_stretched: false,
+            is_assumed,
+            is_stretched,
             points: 1,
             trials: 9,
             repeats_least,
         };
-        let of = |figures: &[Figure]| Confidence::new((0.0, 0.01), (3.0, 0.01), figures.iter());
-        for few in [1, 2] {
-            let found = of(&[figure(9), figure(few)]);
+        let sure = figure(9, false, false);
+        let (far, near) = ((3.0, 0.01), |distance| (distance, 0.196));
+        for (next, figure, level, probability) in [
+            (far, figure(1, false, false), Level::Low, None),
+            (far, figure(2, false, false), Level::Low, None),
+            (far, figure(3, false, false), Level::High, Some(1.0)),
+            (far, figure(9, true, false), Level::Low, None),
+            (far, figure(9, false, true), Level::Low, None),
+            (near(0.05), sure, Level::Low, Some(0.69)),
+            (near(0.1), sure, Level::Medium, Some(0.84)),
+            (near(0.2), sure, Level::High, Some(0.98)),
+        ] {
+            let found = Confidence::new((0.0, 0.0), next, [sure, figure].iter());
+            let rounded = found.probability.map(|it| (it * 100.0).round() / 100.0);
             assert_eq!(
-                (found.level, found.probability, found.repeats_least),
-                (Level::Low, None, few)
+                (found.level, rounded, found.repeats_least),
+                (level, probability, figure.repeats_least),
+                "{next:?}"
             );
         }
-        let found = of(&[figure(9), figure(3)]);
-        assert_eq!((found.level, found.probability), (Level::High, Some(1.0)));
-        for doubtful in [
-            Figure {
-                is_assumed: true,
-                ..figure(9)
-            },
-            Figure {
-                is_stretched: true,
-                ..figure(9)
-            },
-        ] {
-            assert_eq!(of(&[figure(9), doubtful]).level, Level::Low);
-        }
-        let near =
-            |distance| Confidence::new((0.0, 0.196), (distance, 0.0), [figure(9)].iter()).level;
-        assert_eq!(
-            [near(0.05), near(0.1), near(0.2)],
-            [Level::Low, Level::Medium, Level::High]
-        );
     }
 }

@@ -5,7 +5,6 @@ use super::axes::{AXES, Axis, Point, short};
 use super::field::Field;
 use super::measure::Metric;
 use super::query::size_flag;
-use super::ranking::Missing;
 use super::sources::{Source, SourceKind};
 
 /// Why there is no answer.
@@ -21,125 +20,115 @@ pub struct Refusal {
     pub is_partial: bool,
 }
 
-/// A choice that was not measured around a point.
+/// Why a choice is no candidate at a point.
 #[derive(Clone, Debug)]
-pub struct Outside {
-    source: String,
-    is_measured: bool,
-    choice: String,
-    metric: Metric,
-    /// Axes on which the point is beyond what was measured: from, to.
-    pub axes: Vec<(Axis, f64, f64, f64)>,
-    /// On each axis it is between, but not all together.
-    pub is_hole: bool,
+pub struct Gap {
+    pub source: String,
+    pub choice: String,
+    pub lack: Lack,
+    pub why: String,
 }
 
-impl Outside {
-    /// What is missing of a choice.
-    pub fn new(
+/// What a choice lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// It was measured, and breaks a constraint.
+    Broken,
+    /// It was measured, and is not known to keep a constraint.
+    Unproven,
+    /// The point is beyond what was measured of it, on some axis.
+    Beyond,
+    /// On each axis the point is between, but not on all together.
+    Hole,
+    /// It was not measured anywhere.
+    Unknown,
+}
+
+impl Lack {
+    /// Whether nothing is known of it at the point.
+    pub fn is_outside(self) -> bool {
+        matches!(self, Lack::Beyond | Lack::Hole | Lack::Unknown)
+    }
+}
+
+impl Gap {
+    /// One that was not measured around a point.
+    pub fn outside(
+        query: &RecommendArgs,
         source: &Source,
         field: &Field,
         choice: usize,
         point: &Point,
         metric: Metric,
-        asked: impl Fn(Axis) -> Option<f64>,
-    ) -> Outside {
+    ) -> Gap {
         let beyond = |axis: Axis| {
             let (from, to) = field.range(axis, &[choice], metric)?;
-            let value = point.on(axis);
-            let is_inside = (from <= value && value <= to)
-                || axis.is_near(from, value)
-                || axis.is_near(to, value);
-            (!is_inside && asked(axis).is_some()).then_some((axis, value, from, to))
+            let value = query.on(axis).map(|_| point.on(axis))?;
+            let is_near = |edge| axis.is_near(edge, value);
+            if (from <= value && value <= to) || is_near(from) || is_near(to) {
+                return None;
+            }
+            let known = match axis.is_near(from, to) {
+                true => format!("only at {}", axis.words(from)),
+                false => format!("from {} to {}", axis.words(from), axis.words(to)),
+            };
+            Some(format!("{} is asked for, known {known}", axis.words(value)))
         };
-        let axes: Vec<_> = AXES.into_iter().filter_map(beyond).collect();
-        Outside {
-            source: source.name.clone(),
-            is_measured: source.kind == SourceKind::Measured,
-            choice: field
-                .choices
-                .get(choice)
-                .map_or_else(String::new, super::Choice::name),
-            metric,
-            is_hole: axes.is_empty() && field.has(choice, metric),
-            axes,
+        let ranges: Vec<String> = AXES.into_iter().filter_map(beyond).collect();
+        let name = metric.name();
+        let (lack, why) = match (field.has(choice, metric), source.about.kind) {
+            _ if !ranges.is_empty() => (Lack::Beyond, ranges.join("; ")),
+            (false, _) => (Lack::Unknown, format!("{name} not known")),
+            (true, kind) => {
+                let measured = kind == SourceKind::Measured;
+                let verb = if measured { "was measured" } else { "is known" };
+                let why = format!("{name} {verb}, but not all around this point");
+                (Lack::Hole, why)
+            }
+        };
+        Gap {
+            source: source.about.name.clone(),
+            choice: field.choices[choice].name(),
+            lack,
+            why,
         }
     }
 
     pub fn words(&self) -> String {
-        let verb = if self.is_measured {
-            "was measured"
-        } else {
-            "is known"
-        };
-        if self.is_hole {
-            return format!(
-                "{}: {} {verb}, but not all around this point",
-                self.choice,
-                self.metric.name()
-            );
-        }
-        if self.axes.is_empty() {
-            return format!("{}: {} not known", self.choice, self.metric.name());
-        }
-        let ranges: Vec<String> = self.axes.iter().map(|it| range(*it)).collect();
-        format!("{}: {}", self.choice, ranges.join("; "))
+        format!("{}: {}", self.choice, self.why)
     }
-}
-
-fn range((axis, value, from, to): (Axis, f64, f64, f64)) -> String {
-    let measured = if axis.is_near(from, to) {
-        format!("only at {}", axis.words(from))
-    } else {
-        format!("from {} to {}", axis.words(from), axis.words(to))
-    };
-    format!("{} is asked for, known {measured}", axis.words(value))
 }
 
 impl Refusal {
     /// From what was found missing.
-    pub fn new(query: &RecommendArgs, missing: Missing, fields: &[Field]) -> Refusal {
-        let Missing { outside, broken } = missing;
-        // What is not known to keep them is no candidate; that something breaks them has to be known.
-        let is_broken = broken.iter().any(|(_, breach)| breach.is_known);
-        let is_partial = !outside.is_empty();
-        let mut reasons: Vec<String> = broken
-            .into_iter()
-            .map(|(name, breach)| format!("{name}: {}", breach.words))
-            .collect();
-        for it in &outside {
-            let words = match it.axes.as_slice() {
-                [] => it.words(),
-                axes => axes
-                    .iter()
-                    .map(|it| range(*it))
-                    .collect::<Vec<_>>()
-                    .join("; "),
+    pub fn new(query: &RecommendArgs, gaps: Vec<Gap>, is_empty: bool) -> Refusal {
+        let (outside, breaches): (Vec<Gap>, Vec<Gap>) =
+            gaps.into_iter().partition(|gap| gap.lack.is_outside());
+        let mut reasons: Vec<String> = breaches.iter().map(Gap::words).collect();
+        for gap in &outside {
+            let line = match gap.lack {
+                Lack::Unknown => continue,
+                Lack::Beyond => format!("{}: {}", gap.source, gap.why),
+                _ => format!("{}: {}", gap.source, gap.words()),
             };
-            let line = format!("{}: {words}", it.source);
             if !reasons.contains(&line) {
                 reasons.push(line);
             }
         }
-        if fields.is_empty() {
+        if is_empty {
             reasons.push("the data have nothing of this kind that counts".to_owned());
         } else if reasons.is_empty() {
-            let goals: Vec<&str> = query
-                .goals()
-                .iter()
-                .map(|(metric, _)| metric.name())
-                .collect();
-            reasons.push(format!(
-                "the data have no {} of what is not left out",
-                goals.join(" or ")
-            ));
+            let goals: Vec<String> = query.goals().iter().map(|(it, _)| it.name()).collect();
+            let goals = goals.join(" or ");
+            reasons.push(format!("the data have no {goals} of what is not left out"));
         }
         reasons.truncate(MOST_REASONS);
         Refusal {
             reasons,
             command: command(query),
-            is_broken,
-            is_partial,
+            // What is not known to keep them is no candidate; that something breaks them has to be known.
+            is_broken: breaches.iter().any(|gap| gap.lack == Lack::Broken),
+            is_partial: outside.iter().any(|gap| gap.lack != Lack::Unknown),
         }
     }
 }
@@ -147,50 +136,34 @@ impl Refusal {
 /// What measures the point that is asked for, with all protocols of the common API.
 pub fn command(query: &RecommendArgs) -> String {
     if let Some(members) = &query.members {
-        let times: Vec<String> = members
-            .0
-            .iter()
-            .map(|time| format!("{}ms", short(*time)))
-            .collect();
+        let times = members.0.iter().map(|time| format!("{}ms", short(*time)));
         return format!(
             "thalweg bench sim share --members {} --service deterministic --arrivals periodic",
-            times.join(",")
+            times.collect::<Vec<_>>().join(",")
         );
     }
     let on = |axis: Axis, otherwise: f64| query.on(axis).unwrap_or(otherwise);
+    let size = size_flag(on(Axis::Payload, 60.0));
+    let delay = plain(on(Axis::RoundTrip, 0.0) / 2.0);
     let mut sets = vec![
-        format!("workload.size={}", size_flag(on(Axis::Payload, 60.0))),
+        format!("workload.size={size}"),
         format!("load.rate={}/s", plain(on(Axis::Rate, 1.0))),
         format!("load.flows={}", plain(on(Axis::Pairs, 10.0))),
         format!("topology.link.loss={}%", plain(100.0 * on(Axis::Loss, 0.0))),
-        format!(
-            "topology.link.delay={}ms",
-            plain(on(Axis::RoundTrip, 0.0) / 2.0)
-        ),
+        format!("topology.link.delay={delay}ms"),
     ];
-    if let Some(fan_out) = query.on(Axis::FanOut) {
-        sets.push(format!("load.fan_out={}", plain(fan_out)));
-    }
-    if let Some(bandwidth) = query.bandwidth {
-        sets.push(format!(
-            "topology.link.rate={}kbit",
-            plain(bandwidth as f64 / 1000.0)
-        ));
-    }
-    if let Some(system) = &query.system {
-        sets.push(format!("system.name={system}"));
-    }
-    let sets: Vec<String> = sets.into_iter().map(|set| format!("--set {set}")).collect();
+    let fan_out = query.on(Axis::FanOut).map(plain);
+    sets.extend(fan_out.map(|it| format!("load.fan_out={it}")));
+    let rate = query.bandwidth.map(|it| plain(it as f64 / 1000.0));
+    sets.extend(rate.map(|it| format!("topology.link.rate={it}kbit")));
+    let system = query.system.as_ref();
+    sets.extend(system.map(|it| format!("system.name={it}")));
     // How much is carried is not found at one rate: there the rate is where the search begins.
-    let wants_ceiling = query
-        .goals()
-        .iter()
-        .all(|(metric, _)| *metric == Metric::Throughput);
+    let goals = query.goals();
+    let wants_ceiling = goals.iter().all(|(it, _)| *it == Metric::Throughput);
     let verb = if wants_ceiling { "saturate" } else { "run" };
-    format!(
-        "thalweg bench {verb} {SCENARIO} {} --out point",
-        sets.join(" ")
-    )
+    let sets = sets.join(" --set ");
+    format!("thalweg bench {verb} {SCENARIO} --set {sets} --out point")
 }
 
 /// A number without an exponent and without zeros behind.

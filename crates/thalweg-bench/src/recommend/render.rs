@@ -1,21 +1,21 @@
-//! An answer as text, as JSON, and as lines for our client.
+//! An answer as text, and as JSON.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use thalweg_model::calendar;
 
-use super::axes::{AXES, Axis, short};
-use super::choice::Choice;
+use super::axes::{AXES, Axis, count, short};
 use super::field::{ASSUMED, Figure};
 use super::measure::Metric;
 use super::order::Stated;
 use super::ranking::{Candidate, Confidence, REPEATS_MIN, Ranking, Standing};
-use super::sources::{About, SourceKind};
-use super::{Advice, Need, Objective, Outcome, RecommendArgs};
-use crate::cell::Protocol;
+use super::refusal::{self, Refusal};
+use super::snippet::snippet;
+use super::sources::SourceKind;
+use super::{Advice, Outcome, RecommendArgs};
+use crate::cell::word;
 use crate::energy;
-use crate::studies::group;
 
 /// Candidates that are explained one by one.
 const TOP: usize = 3;
@@ -28,42 +28,16 @@ pub fn text(advice: &Advice, query: &RecommendArgs, now_unix_s: u64) -> String {
     out
 }
 
-fn write_text(
-    out: &mut String,
-    advice: &Advice,
-    query: &RecommendArgs,
-    now: u64,
-) -> std::fmt::Result {
+fn write_text(out: &mut String, advice: &Advice, query: &RecommendArgs, now: u64) -> fmt::Result {
     writeln!(out, "Asked: {}.", advice.asked)?;
     match &advice.outcome {
         Outcome::Ranked(ranking) => write_ranking(out, ranking, query, now)?,
         Outcome::Stated(stated) => write_stated(out, stated)?,
-        Outcome::Refused(refusal) if refusal.is_broken => {
-            let head = "Nothing that was measured keeps the bounds.";
-            write_list(out, head, "", refusal.reasons.iter())?;
-            if refusal.is_partial {
-                writeln!(
-                    out,
-                    "\nThis would measure the rest (then add --data point):\n\n  {}",
-                    refusal.command
-                )?;
-            }
-        }
-        Outcome::Refused(refusal) => {
-            let head = "No answer: this lies outside of what was measured, and a guess is none.";
-            write_list(out, head, "", refusal.reasons.iter())?;
-            writeln!(
-                out,
-                "\nThis would measure it (then add --data point):\n\n  {}\n",
-                refusal.command
-            )?;
-            if !query.extrapolate {
-                writeln!(out, "--extrapolate answers all the same, and says so.")?;
-            }
-        }
+        Outcome::Refused(refusal) => write_refusal(out, refusal, query)?,
         Outcome::Nothing => writeln!(out, "\nNothing that is known here can do that.")?,
     }
-    let told = |(name, words): &(String, Vec<String>)| format!("{name}: {}", words.join("; "));
+    let told =
+        |(name, words): &(&'static str, Vec<String>)| format!("{name}: {}", words.join("; "));
     let left_out = advice.left_out.iter().map(told);
     write_list(out, "Left out by what they can:", ".", left_out)?;
     for extension in &advice.extensions {
@@ -74,11 +48,27 @@ fn write_text(
     for note in &advice.notes {
         writeln!(out, "\n{note}")?;
     }
-    if let Some(snippet) = snippet(advice, query) {
-        writeln!(out, "\n{}:\n", snippet.0)?;
-        for line in snippet.1.lines() {
-            writeln!(out, "    {line}")?;
-        }
+    if let Some((head, lines)) = snippet(advice, query) {
+        writeln!(out, "\n{head}:\n\n    {}", lines.replace('\n', "\n    "))?;
+    }
+    Ok(())
+}
+
+fn write_refusal(out: &mut String, refusal: &Refusal, query: &RecommendArgs) -> fmt::Result {
+    let head = match refusal.is_broken {
+        true => "Nothing that was measured keeps the bounds.",
+        false => "No answer: this lies outside of what was measured, and a guess is none.",
+    };
+    write_list(out, head, "", refusal.reasons.iter())?;
+    let then = "(then add --data point):\n\n ";
+    let command = &refusal.command;
+    match (refusal.is_broken, refusal.is_partial) {
+        (true, true) => writeln!(out, "\nThis would measure the rest {then} {command}")?,
+        (true, false) => {}
+        (false, _) => writeln!(out, "\nThis would measure it {then} {command}\n")?,
+    }
+    if !refusal.is_broken && !query.extrapolate {
+        writeln!(out, "--extrapolate answers all the same, and says so.")?;
     }
     Ok(())
 }
@@ -88,119 +78,76 @@ fn write_ranking(
     ranking: &Ranking,
     query: &RecommendArgs,
     now: u64,
-) -> std::fmt::Result {
-    if !ranking.assumed.is_empty() {
-        let parts: Vec<String> = ranking
-            .assumed
-            .iter()
-            .filter(|(axis, value)| is_worth_saying(*axis, *value))
-            .map(|(axis, value)| axis.words(*value))
-            .collect();
-        if !parts.is_empty() {
-            writeln!(
-                out,
-                "Not asked for, so taken as measured: {}.",
-                parts.join(", ")
-            )?;
-        }
+) -> fmt::Result {
+    let is_worth_saying = |(axis, value): &&(Axis, f64)| {
+        !(matches!(axis, Axis::Members | Axis::Unevenness | Axis::FanOut) && *value == 1.0)
+    };
+    let assumed = ranking.assumed.iter().filter(is_worth_saying);
+    let assumed = joined(assumed.map(|(axis, value)| axis.words(*value)), ", ");
+    if !assumed.is_empty() {
+        writeln!(out, "Not asked for, so taken as measured: {assumed}.")?;
     }
-    writeln!(out, "{}", source_words(&ranking.source, now))?;
+    writeln!(out, "{}", source_words(ranking, now))?;
     for note in &ranking.source.notes {
         writeln!(out, "- {note}.")?;
     }
-    let weighed: Vec<String> = ranking
-        .goals
-        .iter()
-        .map(|(metric, _)| metric.name().to_owned())
-        .collect();
     if ranking.goals.len() > 1 || !ranking.not_weighed.is_empty() {
-        let not: Vec<&str> = ranking.not_weighed.iter().map(|it| it.name()).collect();
-        let not = if not.is_empty() {
-            String::new()
+        let weighed = joined(ranking.goals.iter().map(|(it, _)| it.name()), ", ");
+        let not = ranking.not_weighed.join(", ");
+        let not_known = if not.is_empty() {
+            ""
         } else {
-            format!("; not known of all: {}", not.join(", "))
+            "; not known of all: "
         };
-        writeln!(out, "Weighed: {}{not}.", weighed.join(", "))?;
+        writeln!(out, "Weighed: {weighed}{not_known}{not}.")?;
     }
     writeln!(out)?;
-    for (place, candidate) in ranking.candidates.iter().enumerate().take(TOP) {
-        writeln!(
-            out,
-            "{}. {}",
-            place + 1,
-            candidate_words(ranking, candidate)
-        )?;
-    }
-    let rest: Vec<String> = ranking
+    let (top, rest) = ranking
         .candidates
-        .iter()
-        .skip(TOP)
-        .map(|it| format!("{} ({})", it.choice.name(), against(ranking, it)))
-        .collect();
+        .split_at(TOP.min(ranking.candidates.len()));
+    for (candidate, place) in top.iter().zip(1..) {
+        writeln!(out, "{place}. {}", candidate_words(ranking, candidate))?;
+    }
     if !rest.is_empty() {
-        writeln!(out, "Then: {}.", rest.join("; "))?;
+        let words = |it: &Candidate| format!("{} ({})", it.choice.name(), against(ranking, it));
+        writeln!(out, "Then: {}.", joined(rest.iter().map(words), "; "))?;
     }
-    writeln!(out)?;
-    let tied: Vec<&Candidate> = ranking
+    writeln!(out, "\n{}", verdict(ranking))?;
+    let shown: Vec<&Figure> = ranking
         .candidates
         .iter()
-        .filter(|it| matches!(it.standing, Standing::Equal | Standing::NotToldApart))
+        .flat_map(|it| &it.figures)
+        .filter(|(metric, _)| ranking.goals.iter().any(|(goal, _)| goal == metric))
+        .map(|(_, figure)| figure)
         .collect();
-    match (tied.first(), ranking.confidence) {
-        (Some(_), _) => {
-            let names: Vec<String> = tied.iter().map(|it| it.choice.name()).collect();
-            let best = ranking
-                .candidates
-                .first()
-                .map_or_else(String::new, |it| it.choice.name());
-            writeln!(
-                out,
-                "A tie: {best} and {}. Equal means shown to differ by less than 10 %; not told apart, that the 95 % \
-                intervals overlap.",
-                names.join(", ")
-            )?;
-        }
-        (None, Some(confidence)) => writeln!(
-            out,
-            "{}",
-            confidence_words(&confidence, ranking.source.kind)
-        )?,
-        (None, None) => writeln!(out, "There is nothing to compare it with.")?,
-    }
-    let figures = ranking.candidates.iter().flat_map(|it| &it.figures);
-    let goal = |metric: &Metric| ranking.goals.iter().any(|(of, _)| of == metric);
-    let shown: Vec<&(Metric, Figure)> = figures.filter(|(metric, _)| goal(metric)).collect();
-    if shown.iter().any(|(_, figure)| figure.is_assumed) {
-        writeln!(
-            out,
-            "Intervals marked with ~ rest on {} %, assumed where {}.",
-            short(100.0 * ASSUMED),
-            match ranking.source.kind {
-                SourceKind::Measured =>
-                    "there was one repeat only (means: more, if their messages differ so much)",
-                _ => "none was published",
+    if shown.iter().any(|figure| figure.is_assumed) {
+        let assumed = short(100.0 * ASSUMED);
+        let place = match ranking.source.kind {
+            SourceKind::Measured => {
+                "there was one repeat only (means: more, if their messages differ so much)"
             }
-        )?;
-    }
-    if shown.iter().any(|(_, figure)| figure.is_stretched) {
+            _ => "none was published",
+        };
         writeln!(
             out,
-            "Figures marked with ! lie outside of what was measured: they are extrapolated. To measure:\n  {}",
-            super::refusal::command(query)
+            "Intervals marked with ~ rest on {assumed} %, assumed where {place}."
         )?;
     }
+    if shown.iter().any(|figure| figure.is_stretched) {
+        let command = refusal::command(query);
+        let head = "Figures marked with ! lie outside of what was measured: they are extrapolated";
+        writeln!(out, "{head}. To measure:\n  {command}")?;
+    }
+    let range = |(axis, from, to): &(Axis, f64, f64)| {
+        format!("{} to {}", axis.words(*from), axis.words(*to))
+    };
     match &ranking.turn {
         Some(turn) => writeln!(out, "Nearest turn: {}", turn.words())?,
         None if ranking.candidates.len() > 1 && !ranking.searched.is_empty() => {
-            let ranges: Vec<String> = ranking
-                .searched
-                .iter()
-                .map(|(axis, from, to)| format!("{} to {}", axis.words(*from), axis.words(*to)))
-                .collect();
+            let ranges = joined(ranking.searched.iter().map(range), ", ");
             writeln!(
                 out,
-                "The order does not turn inside of what was measured ({}).",
-                ranges.join(", ")
+                "The order does not turn inside of what was measured ({ranges})."
             )?;
         }
         None => {}
@@ -211,132 +158,96 @@ fn write_ranking(
     let outside = ranking.outside.iter();
     write_list(out, "Not known at this point:", ".", outside)?;
     if !ranking.others.is_empty() {
-        writeln!(
-            out,
-            "\nAlso with an answer, of another machine and so not mixed in: {}.",
-            ranking.others.join(", ")
-        )?;
+        let head = "Also with an answer, of another machine and so not mixed in";
+        writeln!(out, "\n{head}: {}.", ranking.others.join(", "))?;
     }
     Ok(())
 }
 
-/// A heading and what follows under it, if anything does.
-fn write_list(
-    out: &mut String,
-    head: &str,
-    end: &str,
-    items: impl ExactSizeIterator<Item = impl std::fmt::Display>,
-) -> std::fmt::Result {
-    if items.len() > 0 {
-        writeln!(out, "\n{head}")?;
-    }
-    for item in items {
-        writeln!(out, "- {item}{end}")?;
-    }
-    Ok(())
-}
-
-fn confidence_words(confidence: &Confidence, kind: SourceKind) -> String {
-    let level = confidence.level.name();
-    let head = "Confidence that the first is better than the second:";
-    let repeats = confidence.repeats_least;
-    match confidence.probability {
-        Some(probability) => format!("{head} {level} ({} %).", percent(probability)),
-        None if kind != SourceKind::Measured => {
-            format!("{head} {level}, as no spread was published.")
-        }
-        None if repeats < REPEATS_MIN => format!(
-            "{head} {level}, as some point has {repeats} repeat{} only; {REPEATS_MIN} at each would tell (`repeats: {REPEATS_MIN}`).",
-            if repeats == 1 { "" } else { "s" }
+/// Whether the first is better than the others, and how sure that is.
+fn verdict(ranking: &Ranking) -> String {
+    let is_tied = |it: &&Candidate| matches!(it.standing, Standing::Equal | Standing::NotToldApart);
+    let tied = ranking.candidates.iter().filter(is_tied);
+    let tied = joined(tied.map(|it| it.choice.name()), ", ");
+    match (ranking.confidence, tied.is_empty()) {
+        (Some(confidence), true) => confidence_words(confidence, ranking.source.kind),
+        (None, true) => "There is nothing to compare it with.".to_owned(),
+        (_, false) => format!(
+            "A tie: {} and {tied}. Equal means shown to differ by less than 10 %; not told apart, that the 95 % intervals \
+             overlap.",
+            ranking.candidates[0].choice.name()
         ),
-        None => format!("{head} {level}, as some interval was not measured."),
     }
 }
 
-fn is_worth_saying(axis: Axis, value: f64) -> bool {
-    !(matches!(axis, Axis::Members | Axis::Unevenness | Axis::FanOut) && value == 1.0)
+fn confidence_words(confidence: Confidence, kind: SourceKind) -> String {
+    let level = word(confidence.level);
+    let because = match (confidence.probability, confidence.repeats_least) {
+        (Some(probability), _) => format!(" ({} %)", percent(probability)),
+        (None, _) if kind != SourceKind::Measured => ", as no spread was published".to_owned(),
+        (None, repeats) if repeats < REPEATS_MIN => format!(
+            ", as some point has {} only; {REPEATS_MIN} at each would tell (`repeats: {REPEATS_MIN}`)",
+            count(repeats as f64, "repeat")
+        ),
+        (None, _) => ", as some interval was not measured".to_owned(),
+    };
+    format!("Confidence that the first is better than the second: {level}{because}.")
 }
 
 fn candidate_words(ranking: &Ranking, candidate: &Candidate) -> String {
-    let goals: Vec<Metric> = ranking.goals.iter().map(|(metric, _)| *metric).collect();
-    let figure = |metric: &Metric| {
-        candidate
-            .figures
-            .iter()
-            .find(|(of, _)| of == metric)
-            .map(|(_, figure)| figure)
+    let figure = |metric: Metric| {
+        let mut figures = candidate.figures.iter().filter(|(of, _)| *of == metric);
+        figures.next().map(|(_, figure)| figure)
     };
-    let mut parts: Vec<String> = goals
-        .iter()
-        .filter_map(|metric| Some(figure_words(*metric, figure(metric)?)))
-        .collect();
+    let goals = ranking.goals.iter().map(|(metric, _)| *metric);
+    let is_goal = |metric| goals.clone().any(|goal| goal == metric);
+    let goal_words = |metric| Some(figure_words(metric, figure(metric)?));
+    let mut parts: Vec<String> = goals.clone().filter_map(goal_words).collect();
+    let is_open = ranking.point.on(Axis::Rate) > 0.0;
     for metric in [
         Metric::Latency,
         Metric::LatencyP99,
         Metric::Bytes,
         Metric::Throughput,
     ] {
-        if !goals.contains(&metric)
-            && let Some(it) = figure(&metric)
-            // What was offered in an open loop is no throughput.
-            && (metric != Metric::Throughput || ranking.point.on(Axis::Rate) == 0.0)
-        {
-            parts.push(metric.words(it.value));
+        // What was offered in an open loop is no throughput.
+        let is_none = metric == Metric::Throughput && is_open;
+        if !is_none && !is_goal(metric) {
+            parts.extend(figure(metric).map(|it| metric.words(it.value)));
         }
     }
-    if let Some(delivered) = figure(&Metric::Delivered).filter(|it| it.value < 0.9995) {
-        parts.push(Metric::Delivered.words(delivered.value));
+    let delivered = figure(Metric::Delivered).map(|it| it.value);
+    let incomplete = delivered.filter(|it| *it < 0.9995);
+    parts.extend(incomplete.map(|it| Metric::Delivered.words(it)));
+    if is_goal(Metric::Throughput) && is_open && delivered.is_some_and(|it| it > 0.99) {
+        let finds = "`thalweg bench saturate` finds the ceiling";
+        parts.push(format!("all that was offered, so at least this ({finds})"));
     }
-    let is_offered = goals.contains(&Metric::Throughput) && ranking.point.on(Axis::Rate) > 0.0;
-    if is_offered && figure(&Metric::Delivered).is_some_and(|it| it.value > 0.99) {
-        parts.push(
-            "all that was offered, so at least this (`thalweg bench saturate` finds the ceiling)"
-                .to_owned(),
-        );
-    }
-    let trials = goals
-        .iter()
-        .filter_map(figure)
-        .map(|it| (it.points, it.trials))
-        .max();
-    let from = match (trials, ranking.source.kind) {
+    let trials = goals.filter_map(figure).map(|it| (it.points, it.trials));
+    let from = match (trials.max(), ranking.source.kind) {
         (Some((points, trials)), SourceKind::Measured) => {
-            let s = |count: usize| if count == 1 { "" } else { "s" };
-            format!(
-                " [{trials} trial{} at {points} point{}]",
-                s(trials),
-                s(points)
-            )
+            let (trials, points) = (count(trials as f64, "trial"), count(points as f64, "point"));
+            format!(" [{trials} at {points}]")
         }
         _ => String::new(),
     };
-    format!(
-        "{}: {}; {}{from}",
-        candidate.choice.name(),
-        parts.join(", "),
-        against(ranking, candidate)
-    )
+    let (name, against) = (candidate.choice.name(), against(ranking, candidate));
+    format!("{name}: {}; {against}{from}", parts.join(", "))
 }
 
 fn figure_words(metric: Metric, figure: &Figure) -> String {
     let mark = if figure.is_assumed { "~" } else { "" };
     let beyond = if figure.is_stretched { " !" } else { "" };
-    format!(
-        "{} (± {mark}{} %{beyond})",
-        metric.words(figure.value),
-        rough(figure.half)
-    )
+    let (words, half) = (metric.words(figure.value), rough(figure.half));
+    format!("{words} (± {mark}{half} %{beyond})")
 }
 
 fn against(ranking: &Ranking, candidate: &Candidate) -> String {
-    let best = ranking.candidates.first().map_or(0.0, |it| it.cost.0);
-    let worse = (candidate.cost.0 - best).exp();
-    let times = if worse < 1.995 {
-        format!("{:.0} % worse", 100.0 * (worse - 1.0))
-    } else if worse < WORSE_MAX {
-        format!("{} times worse", short(worse))
-    } else {
-        format!("more than {WORSE_MAX} times worse")
+    let worse = (candidate.cost.0 - ranking.candidates[0].cost.0).exp();
+    let times = match worse {
+        ..1.995 => format!("{:.0} % worse", 100.0 * (worse - 1.0)),
+        ..WORSE_MAX => format!("{} times worse", short(worse)),
+        _ => format!("more than {WORSE_MAX} times worse"),
     };
     match candidate.standing {
         Standing::Best => "the best".to_owned(),
@@ -349,79 +260,71 @@ fn against(ranking: &Ranking, candidate: &Candidate) -> String {
 /// Beyond that the figure says no more than that.
 const WORSE_MAX: f64 = 1000.0;
 
-fn source_words(source: &About, now: u64) -> String {
-    let (valid, other) = (source.valid, source.not_valid);
+fn source_words(ranking: &Ranking, now: u64) -> String {
+    let source = &ranking.source;
     let age = source.finished_unix_s.map_or_else(String::new, |then| {
         let days = now.saturating_sub(then) / 86_400;
-        format!(
-            ", {} ({days} day{} old)",
-            date(then),
-            if days == 1 { "" } else { "s" }
-        )
+        format!(", {} ({} old)", date(then), count(days as f64, "day"))
     });
-    let not = if other == 0 {
-        String::new()
-    } else {
-        format!(", {other} do not")
+    let counts = match ranking.valid {
+        (1, _) => "1 trial counts".to_owned(),
+        (valid, _) => format!("{valid} trials count"),
     };
-    let counts = if valid == 1 {
-        "1 trial counts".to_owned()
-    } else {
-        format!("{valid} trials count")
+    let not = match ranking.valid {
+        (_, 0) => String::new(),
+        (_, other) => format!(", {other} do not"),
     };
-    format!(
-        "Data: {} ({}{age}; {}). {counts}{not}.",
-        source.name,
-        source.kind.words(),
-        source.machine
-    )
+    let (name, kind, machine) = (&source.name, source.kind.words(), &source.machine);
+    format!("Data: {name} ({kind}{age}; {machine}). {counts}{not}.")
 }
 
-fn write_stated(out: &mut String, stated: &Stated) -> std::fmt::Result {
-    let study = stated
-        .orders
-        .first()
-        .map_or("", |order| order.study.as_str());
-    writeln!(
-        out,
-        "Data: paper (study {study}: it states an order and publishes no numbers, so there is no size of a difference and no confidence).\n"
-    )?;
-    for (place, names) in stated.places.iter().enumerate() {
-        writeln!(out, "{}. {}", place + 1, names.join(" and "))?;
+fn write_stated(out: &mut String, stated: &Stated) -> fmt::Result {
+    let study = stated.study();
+    let no_numbers = "it states an order and publishes no numbers, so there is no size of a difference and no confidence";
+    writeln!(out, "Data: paper (study {study}: {no_numbers}).\n")?;
+    for (names, place) in stated.places.iter().zip(1..) {
+        writeln!(out, "{place}. {}", names.join(" and "))?;
     }
-    if stated.is_mean {
-        writeln!(
-            out,
-            "\nBy the mean of the ranks in {} orders:",
-            stated.orders.len()
-        )?;
-    } else {
-        writeln!(out, "\nIt rests on:")?;
+    match stated.orders.len() {
+        1 => writeln!(out, "\nIt rests on:")?,
+        count => writeln!(out, "\nBy the mean of the ranks in {count} orders:")?,
     }
     for order in &stated.orders {
-        writeln!(
-            out,
-            "- {} ({}, study {}).",
-            order.says, order.section, order.study
-        )?;
+        let (says, section, study) = (&order.says, &order.section, &order.study);
+        writeln!(out, "- {says} ({section}, study {study}).")?;
     }
     if stated.places.iter().any(|place| place.len() > 1) {
-        writeln!(
-            out,
-            "Those in one place are equal, or the study does not tell them apart."
-        )?;
+        let shared = "Those in one place are equal, or the study does not tell them apart.";
+        writeln!(out, "{shared}")?;
     }
     for (name, why) in &stated.left_out {
         writeln!(out, "Left out: {name}: {why}.")?;
     }
     if !stated.elsewhere.is_empty() {
-        writeln!(
-            out,
-            "The same study elsewhere: {}.",
-            stated.elsewhere.join("; ")
-        )?;
+        let elsewhere = stated.elsewhere.join("; ");
+        writeln!(out, "The same study elsewhere: {elsewhere}.")?;
     }
     Ok(())
+}
+
+/// A heading and what follows under it, if anything does.
+fn write_list(
+    out: &mut String,
+    head: &str,
+    end: &str,
+    items: impl ExactSizeIterator<Item = impl Display>,
+) -> fmt::Result {
+    if items.len() > 0 {
+        writeln!(out, "\n{head}")?;
+    }
+    for item in items {
+        writeln!(out, "- {item}{end}")?;
+    }
+    Ok(())
+}
+
+fn joined(parts: impl Iterator<Item = String>, between: &str) -> String {
+    parts.collect::<Vec<_>>().join(between)
 }
 
 /// An interval in percent, rounded.
@@ -435,10 +338,9 @@ fn rough(half: f64) -> String {
 
 /// A probability in percent: nothing is certain.
 fn percent(part: f64) -> String {
-    if part > 0.999 {
-        "more than 99.9".to_owned()
-    } else {
-        short(100.0 * part)
+    match part > 0.999 {
+        true => "more than 99.9".to_owned(),
+        false => short(100.0 * part),
     }
 }
 
@@ -448,127 +350,49 @@ fn date(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// What to write into a program or a configuration: a heading, and lines.
-fn snippet(advice: &Advice, query: &RecommendArgs) -> Option<(String, String)> {
-    let Outcome::Ranked(ranking) = &advice.outcome else {
-        return None;
-    };
-    let best = &ranking.candidates.first()?.choice;
-    if let Some(strategy) = best.strategy() {
-        return Some(group_snippet(strategy));
-    }
-    let objective = |goal: &str| match goal {
-        "bytes" => "Objective::Bytes",
-        "energy" => "Objective::Energy",
-        _ => "Objective::Latency",
-    };
-    if let Some(goal) = best.adaptive() {
-        let lines = format!(
-            "let client = Client::builder()\n    .broker(\"mqtt://broker\")?\n    .broker(\"coap://broker\")?\n    .objective({})\n    \
-             .connect_blocking()?;\nlet options = Options {{ reliability: Reliability::AtLeastOnce, ..Options::default() }};",
-            objective(goal)
-        );
-        return Some(("For our client".to_owned(), lines));
-    }
-    let scheme = |choice: &Choice| match (choice.publish.protocol, choice.subscribe.protocol) {
-        (one, other) if one != other => None,
-        (Protocol::Mqtt, _) => Some("mqtt"),
-        (Protocol::Coap, _) => Some("coap"),
-        (Protocol::Amqp, _) => Some("amqp"),
-        (Protocol::Stomp, _) => Some("stomp"),
-        _ => None,
-    };
-    let Some(first) = scheme(best) else {
-        let name = group::name(best.publish.protocol);
-        return Some((
-            format!("Our client does not speak {name}"),
-            "nothing to configure here; a library of it is needed".to_owned(),
-        ));
-    };
-    // The network may change: the client can follow, if the other side of the turn is a protocol of its own.
-    let second = ranking
-        .turn
-        .as_ref()
-        .and_then(|turn| scheme(&turn.then))
-        .filter(|it| *it != first);
-    let mut lines = vec![
-        "let client = Client::builder()".to_owned(),
-        format!("    .broker(\"{first}://broker\")?"),
-    ];
-    if let Some(second) = second {
-        lines.push(format!("    .broker(\"{second}://broker\")?      // the client chooses while the network changes"));
-        let goal = match query.objective {
-            Objective::Bytes => "bytes",
-            Objective::Energy => "energy",
-            _ => "latency",
-        };
-        lines.push(format!("    .objective({})", objective(goal)));
-    }
-    lines.push("    .connect_blocking()?;".to_owned());
-    let reliability = match best.publish.qos {
-        _ if query.needs.contains(&Need::ExactlyOnce) => "ExactlyOnce",
-        0 => "AtMostOnce",
-        1 => "AtLeastOnce",
-        _ => "ExactlyOnce",
-    };
-    lines.push(format!(
-        "let options = Options {{ reliability: Reliability::{reliability}, ..Options::default() }};"
-    ));
-    Some(("For our client".to_owned(), lines.join("\n")))
-}
-
-fn group_snippet(strategy: &str) -> (String, String) {
-    let (name, told) = strategy.split_once('+').unwrap_or((strategy, ""));
-    let how = match (name, told) {
-        (_, "qos1") => {
-            "# members subscribe with QoS 1 and acknowledge what they have processed: `thalweg sub --work`"
-        }
-        ("score" | "adaptive", _) => {
-            "# members report their load: `thalweg sub --work --report pingreq --report-every 1s`"
-        }
-        ("weighted", _) => {
-            "# members have to name their weights, and the weights have to be right: docs/workers.md"
-        }
-        _ => "# members need to tell nothing",
-    };
-    let lines = format!("{how}\n[[groups.policies]]\nfilter = \"#\"\nstrategy = \"{name}\"");
-    ("For our broker".to_owned(), lines)
-}
-
 /// The answer for programs.
 pub fn json(advice: &Advice, query: &RecommendArgs, now_unix_s: u64) -> Value {
-    let pairs = |list: &[(String, Vec<String>)]| -> Value {
+    let pairs = |list: &[(&'static str, Vec<String>)]| -> Value {
+        let pair = |(name, words)| json!({ "protocol": name, "words": words });
         list.iter()
-            .map(|(name, words)| json!({ "protocol": name, "words": words }))
+            .map(|(name, words)| pair((name, words)))
             .collect()
     };
-    let outcome = match &advice.outcome {
+    let snippet = snippet(advice, query);
+    let mut all = match &advice.outcome {
         Outcome::Ranked(ranking) => ranking_json(ranking, query, now_unix_s),
         Outcome::Stated(stated) => json!({
             "outcome": "stated",
-            "study": stated.orders.first().map(|order| &order.study),
+            "study": stated.study(),
             "places": stated.places,
-            "by_mean_rank": stated.is_mean,
+            "by_mean_rank": stated.orders.len() > 1,
             "rests_on": stated.orders.iter().map(|order| &order.says).collect::<Vec<_>>(),
             "elsewhere": stated.elsewhere,
             "left_out": stated.left_out,
         }),
-        Outcome::Refused(refusal) => {
-            json!({ "outcome": "refused", "reasons": refusal.reasons, "bounds_broken": refusal.is_broken,
-                "command": (!refusal.is_broken).then_some(&refusal.command) })
-        }
+        Outcome::Refused(refusal) => json!({
+            "outcome": "refused",
+            "reasons": refusal.reasons,
+            "bounds_broken": refusal.is_broken,
+            "command": (!refusal.is_broken).then_some(&refusal.command),
+        }),
         Outcome::Nothing => json!({ "outcome": "nothing" }),
     };
-    let mut all = json!({
-        "asked": advice.asked,
-        "left_out": pairs(&advice.left_out),
-        "conditions": pairs(&advice.conditions),
-        "extensions": advice.extensions,
-        "notes": advice.notes,
-        "configuration": snippet(advice, query).map(|(head, lines)| json!({ "for": head, "lines": lines })),
-    });
-    if let (Some(all), Value::Object(outcome)) = (all.as_object_mut(), outcome) {
-        all.extend(outcome);
+    for (name, value) in [
+        ("asked", json!(advice.asked)),
+        ("conditions", pairs(&advice.conditions)),
+        ("extensions", json!(advice.extensions)),
+        ("notes", json!(advice.notes)),
+        (
+            "configuration",
+            json!(snippet.map(|(head, lines)| json!({ "for": head, "lines": lines }))),
+        ),
+    ] {
+        all[name] = value;
+    }
+    // What a study's order left out stays that.
+    if all["left_out"].is_null() {
+        all["left_out"] = pairs(&advice.left_out);
     }
     all
 }
@@ -576,44 +400,31 @@ pub fn json(advice: &Advice, query: &RecommendArgs, now_unix_s: u64) -> Value {
 fn ranking_json(ranking: &Ranking, query: &RecommendArgs, now: u64) -> Value {
     let source = &ranking.source;
     let candidate = |it: &Candidate| {
-        let figures: serde_json::Map<String, Value> = it
-            .figures
-            .iter()
-            .map(|(metric, figure)| {
-                let figure = json!({ "value": figure.value, "half_interval": figure.half, "assumed": figure.is_assumed,
-                    "extrapolated": figure.is_stretched, "points": figure.points, "trials": figure.trials,
-                    "repeats_least": figure.repeats_least });
-                (metric.name().to_owned(), figure)
-            })
+        let figures = it.figures.iter();
+        let figures: Map<_, _> = figures
+            .map(|(metric, figure)| (metric.name(), json!(figure)))
             .collect();
-        let standing = match it.standing {
-            Standing::Best => "best",
-            Standing::Equal => "equal",
-            Standing::NotToldApart => "not-told-apart",
-            Standing::Worse => "worse",
-        };
-        json!({ "choice": it.choice.json(), "standing": standing, "figures": figures })
+        json!({ "choice": it.choice.json(), "standing": it.standing, "figures": figures })
     };
-    let point: serde_json::Map<String, Value> = AXES
-        .into_iter()
-        .map(|axis| (axis.name().to_owned(), json!(ranking.point.on(axis))))
-        .collect();
+    let point = AXES.map(|axis| (axis.name().to_owned(), json!(ranking.point.on(axis))));
+    let weighed =
+        |(metric, weight): &(Metric, f64)| json!({ "metric": metric.name(), "weight": weight });
     let profile = energy::named(&query.energy_profile);
     json!({
         "outcome": "ranked",
         "candidates": ranking.candidates.iter().map(candidate).collect::<Vec<_>>(),
-        "confidence": ranking.confidence.map(|it| json!({ "level": it.level.name(), "probability": it.probability,
+        "confidence": ranking.confidence.map(|it| json!({ "level": word(it.level), "probability": it.probability,
             "repeats_least": it.repeats_least, "repeats_min": REPEATS_MIN })),
         "crossover": ranking.turn.as_ref().map(|turn| json!({ "axis": turn.axis.name(), "at": turn.at,
             "side": if turn.is_below { "below" } else { "above" }, "beyond_intervals": turn.is_sure, "then": turn.then.json(), "words": turn.words() })),
-        "point": point,
+        "point": Map::from_iter(point),
         "assumed": ranking.assumed.iter().map(|(axis, _)| axis.name()).collect::<Vec<_>>(),
-        "weighed": ranking.goals.iter().map(|(metric, weight)| json!({ "metric": metric.name(), "weight": weight })).collect::<Vec<_>>(),
+        "weighed": ranking.goals.iter().map(weighed).collect::<Vec<_>>(),
         "measured_and_left_out": ranking.left_out,
         "not_known_here": ranking.outside,
         "data": { "name": source.name, "kind": source.kind.words(), "machine": source.machine,
             "finished_unix_s": source.finished_unix_s,
-            "age_s": source.finished_unix_s.map(|then| now.saturating_sub(then)), "valid": source.valid, "not_valid": source.not_valid,
+            "age_s": source.finished_unix_s.map(|then| now.saturating_sub(then)), "valid": ranking.valid.0, "not_valid": ranking.valid.1,
             "notes": source.notes },
         "energy": profile.map(|it| json!({ "modelled": true, "profile": it.name, "source": it.source, "assumed": it.assumed })),
         "units": { "latency": "us", "bytes": "Ethernet-frame bytes per message, both legs", "throughput": "messages/s",

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ceilings;
 use super::published::{self, Order};
-use crate::cell::{Cell, Quantiles, Row, valid};
+use crate::cell::{Cell, Quantiles, Row};
 use crate::e2d::plan::{ADAPTIVE, STEP, step_of};
 use crate::e5::plan::is_of;
 use crate::studies::Study;
@@ -18,6 +18,15 @@ use crate::{report, results};
 
 #[derive(Clone, Debug)]
 pub struct Source {
+    pub about: About,
+    /// Trials, those that do not count as well.
+    pub trials: Vec<(Cell, Row)>,
+    pub orders: Vec<Order>,
+}
+
+/// A source without its trials.
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
     /// The folder, or `paper`, `expected`.
     pub name: String,
     /// What kind of numbers these are.
@@ -26,32 +35,12 @@ pub struct Source {
     pub machine: String,
     /// When it was finished, in seconds since 1970.
     pub finished_unix_s: Option<u64>,
-    /// Trials, those that do not count as well.
-    pub trials: Vec<(Cell, Row)>,
-    pub orders: Vec<Order>,
     /// What has to be known of it.
     pub notes: Vec<String>,
 }
 
 /// Trials, and what has to be known of them.
 pub type TrialsAndNotes = (Vec<(Cell, Row)>, Vec<String>);
-
-/// A source without its trials.
-#[derive(Clone, Debug, PartialEq)]
-pub struct About {
-    pub name: String,
-    /// What kind of numbers these are.
-    pub kind: SourceKind,
-    /// Machine and kernel in a line.
-    pub machine: String,
-    /// When it was finished, in seconds since 1970.
-    pub finished_unix_s: Option<u64>,
-    pub valid: usize,
-    /// Trials that do not.
-    pub not_valid: usize,
-    /// What has to be known of it.
-    pub notes: Vec<String>,
-}
 
 /// What kind of numbers a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,106 +72,73 @@ impl Source {
             return Source::open(path).map(|source| vec![source]);
         }
         let studies = Study::ALL.map(Study::name);
-        let folders = studies
-            .iter()
-            .map(|study| path.join(study))
-            .filter(|folder| folder.join("run.json").exists());
+        let folders = studies.iter().map(|study| path.join(study));
         let sources: Vec<Source> = folders
+            .filter(|folder| folder.join("run.json").exists())
             .map(|folder| Source::open(&folder))
             .collect::<io::Result<_>>()?;
-        match sources.is_empty() {
-            true => Err(io::Error::other(format!(
-                "{}: it has none of {}",
-                path.display(),
-                studies.join(", ")
-            ))),
-            false => Ok(sources),
+        if sources.is_empty() {
+            let why = format!("{}: it has none of {}", path.display(), studies.join(", "));
+            return Err(io::Error::other(why));
         }
+        Ok(sources)
     }
 
     pub fn open(path: &Path) -> io::Result<Source> {
-        if !path.exists() {
-            match path.to_str() {
-                Some("paper") => return Source::paper(),
-                Some("expected") => return Source::expected(),
-                _ => {}
-            }
+        match path.to_str().filter(|_| !path.exists()) {
+            Some("paper") => return Source::paper(),
+            Some("expected") => return Source::expected(),
+            _ => {}
         }
         let results = results::read(path).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
-        let (trials, notes) = match ceilings::is_of(&results.about) {
-            true => ceilings::trials(&results.about, results.trials),
+        let about = &results.about;
+        let (trials, notes) = match ceilings::is_of(about) {
+            true => ceilings::trials(about, results.trials),
             false => (courses(strategies(results.trials)), Vec::new()),
         };
-        Ok(Source {
-            notes,
-            ..Source::measured(path, &results.about, trials)
-        })
+        let name = path.display().to_string();
+        let mut source = Source::new(&name, SourceKind::Measured, &machine(about), trials);
+        let finished = about["finished_unix_s"].as_u64();
+        source.about.finished_unix_s = finished.or(about["started_unix_s"].as_u64());
+        source.about.notes = notes;
+        Ok(source)
     }
 
     /// The studies' numbers and orders.
     pub fn paper() -> io::Result<Source> {
         let trials = published::paper().map_err(io::Error::other)?;
-        let orders = published::orders().map_err(io::Error::other)?;
+        let machine = "the studies' machines, one per study";
         Ok(Source {
-            orders,
-            ..Source::committed(
-                "paper",
-                SourceKind::Published,
-                "the studies' machines, one per study",
-                trials,
-            )
+            orders: published::orders().map_err(io::Error::other)?,
+            ..Source::new("paper", SourceKind::Published, machine, trials)
         })
     }
 
     pub fn expected() -> io::Result<Source> {
         let trials = published::expected().map_err(io::Error::other)?;
-        Ok(Source::committed(
+        let machine = "none: arithmetic";
+        Ok(Source::new(
             "expected",
             SourceKind::Computed,
-            "none: arithmetic",
+            machine,
             trials,
         ))
     }
 
-    fn committed(name: &str, kind: SourceKind, machine: &str, trials: Vec<(Cell, Row)>) -> Source {
+    /// One of which nothing but its trials is known.
+    pub fn new(name: &str, kind: SourceKind, machine: &str, trials: Vec<(Cell, Row)>) -> Source {
         Source {
-            name: name.to_owned(),
-            kind,
-            machine: machine.to_owned(),
-            finished_unix_s: None,
+            about: About {
+                name: name.to_owned(),
+                kind,
+                machine: machine.to_owned(),
+                finished_unix_s: None,
+                notes: Vec::new(),
+            },
             trials,
             orders: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
-
-    fn measured(path: &Path, about: &Value, trials: Vec<(Cell, Row)>) -> Source {
-        Source {
-            name: path.display().to_string(),
-            kind: SourceKind::Measured,
-            machine: machine(about),
-            finished_unix_s: ["finished_unix_s", "started_unix_s"]
-                .into_iter()
-                .find_map(|key| about[key].as_u64()),
-            trials,
-            orders: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
-
-    /// The same without its trials.
-    pub fn about(&self) -> About {
-        let valid = valid(&self.trials).count();
-        About {
-            name: self.name.clone(),
-            kind: self.kind,
-            machine: self.machine.clone(),
-            finished_unix_s: self.finished_unix_s,
-            valid,
-            not_valid: self.trials.len() - valid,
-            notes: self.notes.clone(),
         }
     }
 }
@@ -196,21 +152,15 @@ pub fn study_of(cell: &Cell) -> &str {
 }
 
 fn machine(about: &Value) -> String {
-    let about = if about["machine"].is_object() {
-        &about["machine"]
-    } else {
-        about
-    };
+    let machine = Some(&about["machine"]).filter(|it| it.is_object());
+    let about = machine.unwrap_or(about);
     let cores = about["cores"].as_u64().map(|it| format!("{it} cores"));
     let words = |key: &str| about[key].as_str().map(str::to_owned);
-    let parts: Vec<String> = [words("cpu"), cores, words("kernel")]
-        .into_iter()
-        .flatten()
-        .collect();
-    if parts.is_empty() {
-        "a machine that is not told".to_owned()
-    } else {
-        parts.join(", ")
+    let parts = [words("cpu"), cores, words("kernel")];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => "a machine that is not told".to_owned(),
+        false => parts.join(", "),
     }
 }
 
@@ -255,7 +205,7 @@ mod tests {
     use super::super::axes::{Axis, Point};
     use super::super::choice::Choice;
     use super::*;
-    use crate::cell::Standing;
+    use crate::cell::{Standing, valid};
     use crate::studies::plan::Budget;
 
     #[test]
@@ -316,13 +266,9 @@ mod tests {
             paper.orders.len()
         );
         // Erratum 7: a publisher that stopped offering the load has no latency at it.
-        assert_eq!(paper.about().not_valid, 6);
-        assert_eq!(
-            Source::expected()
-                .expect("it is in the program")
-                .trials
-                .len(),
-            45 + 10 + 8 + 24
-        );
+        let count = valid(&paper.trials).count();
+        assert_eq!(paper.trials.len() - count, 6);
+        let expected = Source::expected().expect("it is in the program");
+        assert_eq!(expected.trials.len(), 45 + 10 + 8 + 24);
     }
 }

@@ -1,6 +1,5 @@
 //! By what change of payload or loss the order turns: searched for inside the hull only.
 
-use super::RecommendArgs;
 use super::axes::{Axis, Point, bytes, short};
 use super::choice::Choice;
 use super::field::Field;
@@ -29,23 +28,19 @@ impl Turn {
             axis => axis.words(self.at),
         };
         let side = if self.is_below { "Below" } else { "Above" };
-        let doubt = if self.is_sure {
-            ""
-        } else {
-            ", but nowhere there by more than the intervals"
+        let better = self.metric.map_or("be better", Metric::better);
+        let doubt = match self.is_sure {
+            true => "",
+            false => ", but nowhere there by more than the intervals",
         };
-        format!(
-            "{side} about {place}, all else equal, {} would {}{doubt}.",
-            self.then.name(),
-            self.metric.map_or("be better", Metric::better)
-        )
+        let then = self.then.name();
+        format!("{side} about {place}, all else equal, {then} would {better}{doubt}.")
     }
 }
 
 /// Looks along payload and loss, both ways, as far as was measured. Returns the nearest turn (by distance as a part of
 /// what was measured of the axis), and how far it was looked.
 pub fn find(
-    query: &RecommendArgs,
     field: &Field,
     point: &Point,
     choices: &[usize],
@@ -61,51 +56,47 @@ pub fn find(
             continue;
         };
         let (low, high) = (axis.scaled(from), axis.scaled(to));
-        let here = axis.scaled(point.on(axis)).clamp(low, high);
         if high - low < 1e-9 {
             continue;
         }
+        let here = axis.scaled(point.on(axis)).clamp(low, high);
         searched.push((axis, from, to));
         // Only the hull: extrapolated turns would be inventions.
-        let inside = RecommendArgs {
-            extrapolate: false,
-            ..query.clone()
+        let cost_at = |choice: usize, place: f64| {
+            let there = point.with(axis, axis.unscaled(place));
+            cost(field, choice, &there, goals, false)
         };
         let best = |place: f64| {
-            let there = point.with(axis, axis.unscaled(place));
-            let costs = choices
-                .iter()
-                .filter_map(|at| Some((*at, cost(&inside, field, *at, &there, goals)?.0)));
-            let costs: Vec<(usize, f64)> = costs.collect();
             // Where the present best was not measured nothing can be said of it.
-            let own = costs.iter().find(|(at, _)| *at == first)?.1;
-            let other = costs
+            let (own, _) = cost_at(first, place)?;
+            let others = choices
                 .iter()
-                .filter(|(_, it)| *it < own - LEAST)
-                .min_by(|(_, a), (_, b)| a.total_cmp(b));
-            Some(other.map(|(at, _)| *at))
+                .filter_map(|at| Some((*at, cost_at(*at, place)?.0)))
+                .filter(|(_, it)| *it < own - LEAST);
+            Some(others.min_by(|(_, a), (_, b)| a.total_cmp(b)))
         };
         for end in [low, high] {
-            let Some((place, then)) = along(here, end, best) else {
+            let Some((place, then)) = along(here, end, |place| Some(best(place)?.map(|it| it.0)))
+            else {
                 continue;
             };
-            let distance = (place - here).abs() / (high - low);
-            let beyond =
-                (1..=LOOKS).map(|step| place + (end - place) * f64::from(step) / f64::from(LOOKS));
-            let is_sure = beyond.map(|place| point.with(axis, axis.unscaled(place))).any(|there| {
-                let of = |choice| cost(&inside, field, choice, &there, goals);
-                matches!((of(then), of(first)), (Some(one), Some(other)) if one.0 < other.0 && standing(one, other) == Standing::Worse)
-            });
+            let is_better = |place: f64| {
+                let (Some(one), Some(other)) = (cost_at(then, place), cost_at(first, place)) else {
+                    return false;
+                };
+                one.0 < other.0 && standing(one, other) == Standing::Worse
+            };
+            let step = |step: u32| place + (end - place) * f64::from(step) / f64::from(LOOKS);
+            let is_sure = (1..=LOOKS).map(step).any(is_better);
             // One that is sure before one that may be chance; of like ones the nearest.
-            let rank = (!is_sure, distance);
-            let is_nearer = nearest.as_ref().is_none_or(|(known, _)| rank < *known);
-            if let Some(choice) = field.choices.get(then).filter(|_| is_nearer) {
+            let rank = (!is_sure, (place - here).abs() / (high - low));
+            if nearest.as_ref().is_none_or(|(known, _)| rank < *known) {
                 let turn = Turn {
                     axis,
                     at: axis.unscaled(place),
                     is_below: end < here,
                     is_sure,
-                    then: choice.clone(),
+                    then: field.choices[then].clone(),
                     metric: (goals.len() == 1).then_some(metric),
                 };
                 nearest = Some((rank, turn));
