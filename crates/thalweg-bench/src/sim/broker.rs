@@ -3,12 +3,13 @@
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
     Answer, CloseReason, Closing, ConsumerEnd, Content, Delivery, Draft, Effects, GroupPolicy,
-    GroupStrategy, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed, OpenSession,
-    OrderKey, Sent, SessionId, Settled, ShardId, Tag, Ticket, Verdict, Wish, WorkTerms,
+    GroupStrategy, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed, OpenSession, Sent,
+    SessionId, Settled, ShardId, Tag, Ticket, Verdict, Wish, WorkTerms,
 };
 use thalweg_model::{Filter, Reliability, RetainOp, Span, Time};
 
-use super::scenario::Job;
+use super::random::Random;
+use super::scenario::{Job, Scenario};
 
 /// The group's name and filter: every job's address is covered.
 const GROUP: &str = "g";
@@ -16,22 +17,19 @@ const FILTER: &str = "e5/#";
 /// Addresses are of this many keys at the most.
 const KEYS_MAX: u64 = 10_000;
 
-/// What the kernel asked for, in order.
+/// What the kernel asked for of a worker's connection, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
-    /// A message for a worker.
     Deliver {
-        worker: usize,
         job: usize,
         tag: Tag,
         redelivered: bool,
     },
     /// The second step of an exactly-once message.
-    Release { worker: usize, tag: Tag },
-    /// A worker's connection is closed.
-    Close { worker: usize, why: CloseReason },
-    /// What follows on a worker's connection waits for the journal.
-    Hold { worker: usize },
+    Release(Tag),
+    Close(CloseReason),
+    /// What follows waits for the journal.
+    Hold,
 }
 
 pub(super) struct Broker {
@@ -47,36 +45,35 @@ pub(super) struct Broker {
     expiry: Span,
 }
 
+/// By worker.
 #[derive(Default)]
-struct Outbox(Vec<Asked>);
+struct Outbox(Vec<(usize, Asked)>);
+
+impl Outbox {
+    fn push(&mut self, link: LinkId, asked: Asked) {
+        self.0.push((link.0 as usize, asked));
+    }
+}
 
 impl Broker {
     /// A broker with a publisher for each key.
-    pub(super) fn new(
-        strategy: GroupStrategy,
-        order: Option<OrderKey>,
-        keys: u64,
-        workers: usize,
-        is_journaled: bool,
-        seed: u64,
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(strategy: GroupStrategy, scenario: &Scenario, now: Time) -> Self {
+        let is_journaled = scenario.sync > 0.0;
         let mut limits = Limits {
             group_strategy: strategy,
             group_messages_max: 10_000_000,
+            group_bytes_max: 1 << 34,
+            journal: is_journaled,
+            // Its bars are for members that hang, too.
+            group_adaptive_eviction: true,
             ..Limits::default()
         };
-        limits.group_bytes_max = 1 << 34;
-        limits.journal = is_journaled;
-        // Its bars are for members that hang, too.
-        limits.group_adaptive_eviction = true;
+        let order = scenario.ordered;
         if let (Some(_), Ok(filter)) = (order, Filter::new(FILTER)) {
-            limits.group_policies = [GroupPolicy {
-                order,
-                ..GroupPolicy::new(filter)
-            }]
-            .into();
+            let policy = GroupPolicy::new(filter);
+            limits.group_policies = [GroupPolicy { order, ..policy }].into();
         }
+        let seed = Random::new(scenario.seed).draw();
         let mut broker = Broker {
             kernel: Kernel::new(limits, ShardId(0), 1, seed),
             outbox: Outbox::default(),
@@ -85,19 +82,15 @@ impl Broker {
             payload: Vec::new(),
             spare: Vec::new(),
             ticket: 0,
-            workers,
-            expiry: if is_journaled {
-                Span::from_secs(3600)
-            } else {
-                Span::ZERO
+            workers: scenario.workers.len(),
+            expiry: match is_journaled {
+                true => Span::from_secs(3600),
+                false => Span::ZERO,
             },
         };
-        for key in 0..keys.clamp(1, KEYS_MAX) {
-            let publisher = broker.open(
-                &format!("publisher-{key}"),
-                workers as u32 + key as u32,
-                now,
-            );
+        for key in 0..scenario.keys.clamp(1, KEYS_MAX) {
+            let link = (broker.workers as u64 + key) as u32;
+            let publisher = broker.open(&format!("publisher-{key}"), link, now);
             broker.publishers.push(publisher);
             broker.addresses.push(format!("e5/{key}"));
         }
@@ -174,20 +167,12 @@ impl Broker {
         now: Time,
     ) {
         self.payload.clear();
-        self.payload
-            .extend_from_slice(&(number as u64).to_le_bytes());
+        self.payload.extend((number as u64).to_le_bytes());
         self.payload.resize((job.size as usize).max(8), 0);
         let at = (job.key % KEYS_MAX) as usize;
-        let (Some(&publisher), Some(address)) = (self.publishers.get(at), self.addresses.get(at))
-        else {
-            return;
-        };
+        let (publisher, address) = (self.publishers[at], &self.addresses[at]);
         if reliability == Reliability::ExactlyOnce {
-            self.ticket = if self.ticket == Ticket::MAX {
-                1
-            } else {
-                self.ticket + 1
-            };
+            self.ticket = self.ticket.checked_add(1).unwrap_or(1);
         }
         let draft = Draft {
             address,
@@ -249,7 +234,7 @@ impl Broker {
 
     /// What the kernel has asked for since it was last looked at; `asked` is emptied first. The number of the batch that
     /// what is held in it waits for.
-    pub(super) fn asked(&mut self, asked: &mut Vec<Asked>) -> u64 {
+    pub(super) fn asked(&mut self, asked: &mut Vec<(usize, Asked)>) -> u64 {
         let batch = self.kernel.batch_number();
         // What is persisted is as safe as the scenario says; it is not read again here.
         self.spare = (self.kernel.take_batch(std::mem::take(&mut self.spare)))
@@ -257,13 +242,7 @@ impl Broker {
         self.spare.clear();
         asked.clear();
         std::mem::swap(asked, &mut self.outbox.0);
-        let workers = self.workers;
-        asked.retain(|asked| match asked {
-            Asked::Deliver { worker, .. }
-            | Asked::Release { worker, .. }
-            | Asked::Close { worker, .. }
-            | Asked::Hold { worker } => *worker < workers,
-        });
+        asked.retain(|(worker, _)| *worker < self.workers);
         batch
     }
 }
@@ -277,20 +256,17 @@ fn number(payload: &[u8]) -> usize {
 
 impl Effects for Outbox {
     fn deliver(&mut self, link: LinkId, content: &Content<'_>, delivery: &Delivery<'_>) -> Sent {
-        self.0.push(Asked::Deliver {
-            worker: link.0 as usize,
+        let asked = Asked::Deliver {
             job: number(content.payload()),
             tag: delivery.tag as Tag,
             redelivered: delivery.deliveries > 0,
-        });
+        };
+        self.push(link, asked);
         Sent::Room
     }
 
     fn release(&mut self, link: LinkId, tag: Tag) {
-        self.0.push(Asked::Release {
-            worker: link.0 as usize,
-            tag,
-        });
+        self.push(link, Asked::Release(tag));
     }
 
     fn answer(&mut self, _: LinkId, _: Ticket, _: Answer<'_>) {}
@@ -298,10 +274,7 @@ impl Effects for Outbox {
     fn observe(&mut self, _: LinkId, _: u64, _: Observed<'_>) {}
 
     fn disconnect(&mut self, link: LinkId, why: CloseReason) {
-        self.0.push(Asked::Close {
-            worker: link.0 as usize,
-            why,
-        });
+        self.push(link, Asked::Close(why));
     }
 
     // One shard, no queues with names, no last values: nothing of the rest is ever asked for.
@@ -311,8 +284,6 @@ impl Effects for Outbox {
     }
 
     fn hold(&mut self, link: LinkId, _: u64) {
-        self.0.push(Asked::Hold {
-            worker: link.0 as usize,
-        });
+        self.push(link, Asked::Hold);
     }
 }

@@ -10,7 +10,7 @@ use thalweg_model::Reliability;
 use super::limit::limit;
 use super::rows::PARETO_CUT;
 use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, Worker, worker};
-use super::table::{Row, Verdict, table};
+use super::table::{Row, table};
 use super::world::run as simulate;
 use crate::command::Outcome;
 use crate::net::units::span;
@@ -32,16 +32,16 @@ pub struct ShareArgs {
     #[arg(long, value_name = "TIMES", default_value = "5x10ms,5x20ms", value_parser = members)]
     pub members: Members,
     /// Law of service times: deterministic, exponential, log-normal, pareto, bimodal or size
-    #[arg(long, value_name = "LAW", default_value = "exponential", value_parser = law)]
+    #[arg(long, value_name = "LAW", default_value = "exponential", value_parser = |text: &str| one_of(text, &LAWS))]
     pub service: Law,
     /// Law of arrivals: poisson, periodic, bursts or batches
-    #[arg(long, value_name = "LAW", default_value = "poisson", value_parser = arrivals)]
+    #[arg(long, value_name = "LAW", default_value = "poisson", value_parser = |text: &str| one_of(text, &ARRIVALS))]
     pub arrivals: Arrivals,
     /// Of publishers and members
-    #[arg(long, value_name = "0|1|2", default_value = "1", value_parser = qos)]
+    #[arg(long, value_name = "0|1|2", default_value = "1", value_parser = |text: &str| one_of(text, &QOS))]
     pub qos: Reliability,
     /// When members acknowledge: processed, started or receipt
-    #[arg(long, value_name = "WHEN", default_value = "processed", value_parser = acks)]
+    #[arg(long, value_name = "WHEN", default_value = "processed", value_parser = |text: &str| one_of(text, &ACKS))]
     pub acks: Acks,
     /// How often members report what they have to do; without it they do not
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -84,81 +84,56 @@ pub fn run(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     if args.table {
         return whole(args, out);
     }
-    writeln!(
-        out,
-        "{:>6}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {:>6} {:>6}  share of each member",
-        "seed", "mean ms", "p50 ms", "p99 ms", "limit", "limit p99", "mean", "p99"
-    )?;
+    let head = [
+        "mean ms",
+        "p50 ms",
+        "p99 ms",
+        "limit",
+        "limit p99",
+        "mean",
+        "p99",
+    ];
+    let head = head.map(str::to_owned);
+    write_line(out, "seed", &head, "share of each member")?;
+    let figures = |line: [f64; 7]| line.map(|it| format!("{it:.2}"));
     let mut sums = [0.0; 7];
     for seed in args.seed..args.seed + args.seeds.max(1) {
         let scenario = args.scenario(seed);
         let (ours, bound) = (simulate(&scenario, args.alg), limit(&scenario));
-        let ratios = (ours.mean / bound.mean, ours.p99 / bound.p99);
-        let line = [
-            ours.mean * 1e3,
-            ours.p50 * 1e3,
-            ours.p99 * 1e3,
-            bound.mean * 1e3,
-            bound.p99 * 1e3,
-            ratios.0,
-            ratios.1,
-        ];
+        let [mean, p50, p99, limit_mean, limit_p99] =
+            [ours.mean, ours.p50, ours.p99, bound.mean, bound.p99].map(|it| it * 1e3);
+        let ratios = (mean / limit_mean, p99 / limit_p99);
+        let line = [mean, p50, p99, limit_mean, limit_p99, ratios.0, ratios.1];
         sums.iter_mut().zip(line).for_each(|(sum, it)| *sum += it);
-        let all: usize = ours.shares.iter().sum();
-        let shares = ours
-            .shares
-            .iter()
-            .map(|share| format!("{:.1}%", 100.0 * *share as f64 / all.max(1) as f64));
-        let lost = if ours.lost > 0 {
-            format!("  {} lost", ours.lost)
-        } else {
-            String::new()
-        };
-        figures(
-            out,
-            &seed.to_string(),
-            line,
-            &format!("{}{lost}", shares.collect::<Vec<_>>().join(" ")),
-        )?;
+        let all = ours.shares.iter().sum::<usize>().max(1) as f64;
+        let share = |share: &usize| format!("{:.1}%", 100.0 * *share as f64 / all);
+        let mut rest: Vec<String> = ours.shares.iter().map(share).collect();
+        rest.extend((ours.lost > 0).then(|| format!(" {} lost", ours.lost)));
+        write_line(out, &seed.to_string(), &figures(line), &rest.join(" "))?;
     }
-    figures(
-        out,
-        "all",
-        sums.map(|sum| sum / args.seeds.max(1) as f64),
-        "",
-    )?;
+    let means = sums.map(|sum| sum / args.seeds.max(1) as f64);
+    write_line(out, "all", &figures(means), "")?;
     Ok(Outcome::Done)
 }
 
-fn figures(out: &mut dyn Write, name: &str, line: [f64; 7], rest: &str) -> io::Result<()> {
-    let [mean, p50, p99, limit_mean, limit_p99, ratio_mean, ratio_p99] = line;
-    writeln!(
-        out,
-        "{name:>6}  {mean:>9.2} {p50:>9.2} {p99:>9.2}  {limit_mean:>9.2} {limit_p99:>9.2}  {ratio_mean:>6.2} {ratio_p99:>6.2}  {rest}"
-    )
+fn write_line(
+    out: &mut dyn Write,
+    name: &str,
+    figures: &[String; 7],
+    rest: &str,
+) -> io::Result<()> {
+    let [mean, p50, p99, limit_mean, limit_p99, ratio_mean, ratio_p99] = figures;
+    write!(out, "{name:>6}  {mean:>9} {p50:>9} {p99:>9}  ")?;
+    write!(out, "{limit_mean:>9} {limit_p99:>9}  ")?;
+    writeln!(out, "{ratio_mean:>6} {ratio_p99:>6}  {rest}")
 }
 
 fn whole(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     let rows = table(args.seeds, args.messages);
-    let number = |it: Option<f64>| it.map_or(String::new(), |it| format!("{it:.2}"));
     for row in &rows {
-        let Row {
-            condition,
-            figure,
-            unit,
-            ours,
-            bar,
-            verdict,
-            ..
-        } = row;
-        let (paper, limit, ratio) = (number(row.paper), number(row.limit), number(row.ratio));
-        writeln!(
-            out,
-            "{condition:<66} {figure:<48} {paper:>8} {ours:>9.2} {limit:>8} {unit:<8} {ratio:>6}  {:<16} {verdict}",
-            bar.to_string()
-        )?;
+        writeln!(out, "{row}")?;
     }
-    let missed = rows.iter().any(|row| row.verdict == Verdict::Missed);
+    let missed = rows.iter().any(Row::is_missed);
     Ok(if missed {
         Outcome::ShapeFailed
     } else {
@@ -222,12 +197,10 @@ fn members(text: &str) -> Result<Members, String> {
     for part in text.split(',') {
         let (count, each) = match part.split_once('x') {
             None => (1, part),
-            Some((count, each)) => (
-                count
-                    .parse::<usize>()
-                    .map_err(|_| format!("{count} is no number"))?,
-                each,
-            ),
+            Some((count, each)) => {
+                let number = count.parse::<usize>();
+                (number.map_err(|_| format!("{count} is no number"))?, each)
+            }
         };
         all.extend(std::iter::repeat_n(time(each)?, count.min(10_000)));
     }
@@ -237,45 +210,33 @@ fn members(text: &str) -> Result<Members, String> {
     Ok(Members(all))
 }
 
-fn law(text: &str) -> Result<Law, String> {
-    let words = [
-        ("deterministic", Law::Deterministic),
-        ("exponential", Law::Exponential),
-        ("log-normal", Law::LogNormal(2.0)),
-        ("pareto", Law::Pareto(1.5, PARETO_CUT)),
-        ("bimodal", Law::Bimodal(0.05, 20.0)),
-        ("size", Law::Size),
-    ];
-    one_of(text, &words)
-}
+const LAWS: [(&str, Law); 6] = [
+    ("deterministic", Law::Deterministic),
+    ("exponential", Law::Exponential),
+    ("log-normal", Law::LogNormal(2.0)),
+    ("pareto", Law::Pareto(1.5, PARETO_CUT)),
+    ("bimodal", Law::Bimodal(0.05, 20.0)),
+    ("size", Law::Size),
+];
 
-fn arrivals(text: &str) -> Result<Arrivals, String> {
-    let words = [
-        ("poisson", Arrivals::Poisson),
-        ("periodic", Arrivals::Periodic),
-        ("bursts", Arrivals::Bursts),
-        ("batches", Arrivals::Batches(50)),
-    ];
-    one_of(text, &words)
-}
+const ARRIVALS: [(&str, Arrivals); 4] = [
+    ("poisson", Arrivals::Poisson),
+    ("periodic", Arrivals::Periodic),
+    ("bursts", Arrivals::Bursts),
+    ("batches", Arrivals::Batches(50)),
+];
 
-fn qos(text: &str) -> Result<Reliability, String> {
-    let words = [
-        ("0", Reliability::AtMostOnce),
-        ("1", Reliability::AtLeastOnce),
-        ("2", Reliability::ExactlyOnce),
-    ];
-    one_of(text, &words)
-}
+const QOS: [(&str, Reliability); 3] = [
+    ("0", Reliability::AtMostOnce),
+    ("1", Reliability::AtLeastOnce),
+    ("2", Reliability::ExactlyOnce),
+];
 
-fn acks(text: &str) -> Result<Acks, String> {
-    let words = [
-        ("processed", Acks::Processed),
-        ("started", Acks::Started),
-        ("receipt", Acks::Receipt),
-    ];
-    one_of(text, &words)
-}
+const ACKS: [(&str, Acks); 3] = [
+    ("processed", Acks::Processed),
+    ("started", Acks::Started),
+    ("receipt", Acks::Receipt),
+];
 
 #[cfg(test)]
 mod tests {

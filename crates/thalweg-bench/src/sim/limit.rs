@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::outcome::Outcome;
-use super::scenario::{Incident, Job, Law, Scenario, What};
+use super::scenario::{Job, Law, Scenario, What, Worker};
 
 /// When slower workers are used.
 #[derive(Clone, Copy, Debug)]
@@ -56,40 +56,34 @@ fn nanos(at: f64) -> u64 {
 }
 
 fn central(scenario: &Scenario, jobs: &[Job], threshold: Threshold) -> Outcome {
-    let mut servers: Vec<Server> = Vec::new();
-    for worker in &scenario.workers {
-        servers.push(Server {
-            mean: worker.mean,
-            way: worker.rtt / 2.0,
-            began: Vec::new(),
-            handlers: worker.handlers as usize,
-            alive: true,
-            slow: 1.0,
-        });
-    }
+    let server = |worker: &Worker| Server {
+        mean: worker.mean,
+        way: worker.rtt / 2.0,
+        began: Vec::new(),
+        handlers: worker.handlers as usize,
+        alive: true,
+        slow: 1.0,
+    };
+    let mut servers: Vec<Server> = scenario.workers.iter().map(server).collect();
     // (time, order, what): 0 incident, 1 a server is done, 2 arrival.
     let mut events: BinaryHeap<Reverse<(u64, u8, usize, u64)>> = BinaryHeap::new();
     let mut changes: Vec<(f64, usize, bool, f64)> = Vec::new();
-    for incident in &scenario.incidents {
-        let Incident {
-            what,
-            worker,
-            at,
-            lasts,
-        } = *incident;
-        match what {
+    for it in &scenario.incidents {
+        // Whether it works, and how slowly, from then on.
+        let mut from = |at: f64, alive: bool, slow: f64| changes.push((at, it.worker, alive, slow));
+        match it.what {
             What::Freeze | What::Stuck => {
-                changes.push((at, worker, false, 1.0));
-                changes.push((at + lasts, worker, true, 1.0));
+                from(it.at, false, 1.0);
+                from(it.at + it.lasts, true, 1.0);
             }
-            What::Death | What::Crash => changes.push((at, worker, false, 1.0)),
+            What::Death | What::Crash => from(it.at, false, 1.0),
             What::Join => {
-                changes.push((0.0, worker, false, 1.0));
-                changes.push((at, worker, true, 1.0));
+                from(0.0, false, 1.0);
+                from(it.at, true, 1.0);
             }
             What::Slow(factor) => {
-                changes.push((at, worker, true, factor));
-                changes.push((at + lasts, worker, true, 1.0));
+                from(it.at, true, factor);
+                from(it.at + it.lasts, true, 1.0);
             }
             // The process works all the time.
             What::Cut | What::Burst(_) => {}
@@ -132,17 +126,9 @@ fn central(scenario: &Scenario, jobs: &[Job], threshold: Threshold) -> Outcome {
                 break;
             };
             let chosen = order[rank];
-            if rank > 0
-                && waits(
-                    scenario,
-                    &servers,
-                    &order[..rank],
-                    chosen,
-                    queue.len(),
-                    threshold,
-                    now,
-                )
-            {
+            let faster = order[..rank].iter().map(|at| &servers[*at]);
+            let left_idle = threshold.messages_ahead(scenario, &servers[chosen], faster, now);
+            if left_idle.is_some_and(|messages| messages >= queue.len() as f64) {
                 break;
             }
             queue.pop_front();
@@ -154,50 +140,40 @@ fn central(scenario: &Scenario, jobs: &[Job], threshold: Threshold) -> Outcome {
             events.push(Reverse((nanos(end), 1, chosen, now.to_bits())));
         }
     }
-    Outcome::of(scenario, jobs, &done, &started)
+    Outcome::default().with_times(scenario, jobs, &done, &started)
 }
 
-fn waits(
-    scenario: &Scenario,
-    servers: &[Server],
-    faster: &[usize],
-    chosen: usize,
-    queued: usize,
-    threshold: Threshold,
-    now: f64,
-) -> bool {
-    let own = servers[chosen].mean;
-    let faster = faster
-        .iter()
-        .map(|at| &servers[*at])
-        .filter(|server| server.alive && server.mean < own);
-    let part = match threshold {
-        Threshold::Fixed(part) => part,
-        Threshold::Load => {
-            let capacity: f64 = faster
-                .clone()
-                .map(|server| server.handlers as f64 / server.mean)
-                .sum();
-            (1.0 - scenario.rate / capacity.max(1e-9)).clamp(0.0, 1.0)
-        }
-    };
-    if part == 0.0 {
-        return false;
-    }
-    let messages: f64 = faster
-        .map(|server| {
+impl Threshold {
+    /// The part of what waits that faster servers may finish before a slower one could finish one message, in messages: with as
+    /// many before it, it is left idle.
+    fn messages_ahead<'a>(
+        self,
+        scenario: &Scenario,
+        chosen: &Server,
+        faster: impl Iterator<Item = &'a Server> + Clone,
+        now: f64,
+    ) -> Option<f64> {
+        let own = chosen.mean;
+        let faster = faster.filter(|server| server.alive && server.mean < own);
+        let part = match self {
+            Threshold::Fixed(part) => part,
+            Threshold::Load => {
+                let each = |server: &Server| server.handlers as f64 / server.mean;
+                let capacity: f64 = faster.clone().map(each).sum();
+                (1.0 - scenario.rate / capacity.max(1e-9)).clamp(0.0, 1.0)
+            }
+        };
+        let messages = |server: &Server| {
             let age = server.began.first().map_or(0.0, |began| now - began);
             let left = match scenario.law {
                 Law::Deterministic | Law::Nearly(_) => (server.mean - age).max(0.0),
                 _ => server.mean,
             };
-            let theirs = left + server.mean;
-            if theirs < own {
-                1.0 + ((own - theirs) / server.mean).floor()
-            } else {
-                0.0
+            match left + server.mean {
+                theirs if theirs < own => 1.0 + ((own - theirs) / server.mean).floor(),
+                _ => 0.0,
             }
-        })
-        .sum();
-    messages * part >= queued as f64
+        };
+        (part > 0.0).then(|| part * faster.map(messages).sum::<f64>())
+    }
 }

@@ -40,8 +40,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The figures that follow from when each message was begun and done; not a number: never.
-    pub fn of(scenario: &Scenario, jobs: &[Job], done: &[f64], started: &[f64]) -> Self {
+    /// With the figures that follow from when each message was begun and done; not a number: never.
+    pub fn with_times(
+        self,
+        scenario: &Scenario,
+        jobs: &[Job],
+        done: &[f64],
+        started: &[f64],
+    ) -> Self {
         let skipped = jobs.len() / 10;
         let counts = |at: usize, job: &Job| match scenario.counted {
             Some((from, to)) => (from..to).contains(&job.at),
@@ -55,26 +61,21 @@ impl Outcome {
             .map(|(_, (job, done))| done - job.at)
             .collect();
         took.sort_by(f64::total_cmp);
-        let waits = jobs
-            .iter()
-            .zip(started)
-            .filter(|(_, started)| started.is_finite());
-        let (sum, count) = waits.fold((0.0, 0_usize), |(sum, count), (job, started)| {
-            (sum + started - job.at, count + 1)
-        });
+        let waits = jobs.iter().zip(started);
+        let waits = waits.map(|(job, started)| started - job.at);
+        let waits: Vec<f64> = waits.filter(|wait| wait.is_finite()).collect();
         let quantile = |part: usize| {
-            took.get(took.len() * part / 100)
-                .or(took.last())
-                .copied()
-                .unwrap_or(f64::NAN)
+            let found = took.get(took.len() * part / 100).or(took.last());
+            found.copied().unwrap_or(f64::NAN)
         };
+        let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
         Outcome {
-            mean: took.iter().sum::<f64>() / took.len().max(1) as f64,
+            mean: mean(&took),
             p50: quantile(50),
             p99: quantile(99),
-            wait_mean: sum / count.max(1) as f64,
+            wait_mean: mean(&waits),
             lost: done.iter().filter(|at| !at.is_finite()).count(),
-            ..Outcome::default()
+            ..self
         }
     }
 }

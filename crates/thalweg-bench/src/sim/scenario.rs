@@ -106,6 +106,13 @@ pub struct Worker {
     pub says: Option<SettlesWhen>,
 }
 
+impl Worker {
+    /// How many handlers it says that it has, if it says so.
+    pub fn declared(&self) -> Option<u16> {
+        (self.declares && self.handlers > 1).then_some(self.handlers as u16)
+    }
+}
+
 /// Something that happens to a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Incident {
@@ -315,15 +322,9 @@ impl Scenario {
                 Arrivals::Bursts => {
                     // 0.4 * 2.5 = 1: nothing comes outside of bursts.
                     let gap = random.exponential() / (2.5 * self.rate);
-                    let inside = (at + gap).rem_euclid(5.0) < 2.0;
-                    (
-                        if inside {
-                            gap
-                        } else {
-                            gap + 5.0 - (at + gap).rem_euclid(5.0)
-                        },
-                        1,
-                    )
+                    let place = (at + gap).rem_euclid(5.0);
+                    let rest = if place < 2.0 { 0.0 } else { 5.0 - place };
+                    (gap + rest, 1)
                 }
                 Arrivals::Batches(count) => {
                     (random.exponential() * f64::from(count) / self.rate, count)
@@ -365,10 +366,9 @@ impl Scenario {
                 big / 1.05 * (0.8 + 0.4 * random.unit())
             }
         };
-        let key = if self.keys == 0 {
-            0
-        } else {
-            random.draw() % self.keys
+        let key = match self.keys {
+            0 => 0,
+            keys => random.draw() % keys,
         };
         Job {
             at,

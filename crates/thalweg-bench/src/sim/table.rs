@@ -2,23 +2,28 @@
 
 use std::fmt;
 
-use thalweg_balance::GroupStrategy;
+use serde::Deserialize;
+use thalweg_balance::GroupStrategy::{self, Adaptive, Random, RoundRobin, Score};
+use thalweg_model::Reliability;
 
 use super::outcome::Outcome;
 use super::rows::{Condition, Measured, churn, conditions, exactly_once};
 use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, What};
-use super::thesis::{PERIOD, PERIOD_OF_TABLE_7, Seen, one, steady, two};
+use super::thesis::{self, PERIOD, PERIOD_OF_TABLE_7, Steady, one, steady, two};
 use super::world::run;
 
 /// One figure beside what it should be.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Row {
+    /// What it is called here; empty for those of conditions.
+    id: String,
     /// Who asks for it.
-    pub source: Source,
+    pub source: Option<Source>,
     pub condition: String,
-    pub figure: &'static str,
+    pub figure: String,
     /// The unit of `ours`, `paper` and `limit`.
-    pub unit: &'static str,
+    pub unit: String,
     /// What the thesis had.
     pub paper: Option<f64>,
     /// What we have: the mean over seeds, or the worst of them where a bar holds for each.
@@ -28,22 +33,21 @@ pub struct Row {
     /// `ours` in terms of `limit`; the mean over seeds of each seed's.
     pub ratio: Option<f64>,
     pub bar: Bar,
-    pub verdict: Verdict,
 }
 
-/// Who asks for a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who asks for a figure, if not the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// The bars of ADR 0019.
     Issue,
-    /// The shapes S5.1 to S5.6 of the study.
-    Study,
     /// The algorithm's design asked for it, beyond the bars of this project.
     Balancing,
 }
 
 /// What must hold of a figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Bar {
     /// Of `ratio`.
     RatioAtMost(f64),
@@ -54,76 +58,51 @@ pub enum Bar {
     /// Of `ours`.
     Between(f64, f64),
     /// Nothing; it is there to be seen.
+    #[default]
     Nothing,
-}
-
-/// How a figure stands to its bar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Holds,
-    Missed,
-    /// There is no bar.
-    Shown,
 }
 
 impl fmt::Display for Bar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Bar::RatioAtMost(most) => write!(f, "≤ {most} × limit"),
-            Bar::AtMost(most) => write!(f, "≤ {most}"),
-            Bar::AtLeast(least) => write!(f, "≥ {least}"),
-            Bar::Between(least, most) => write!(f, "{least} to {most}"),
-            Bar::Nothing => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verdict::Holds => "holds",
-            Verdict::Missed => "missed",
-            Verdict::Shown => "",
-        })
+        let text = match self {
+            Bar::RatioAtMost(most) => format!("≤ {most} × limit"),
+            Bar::AtMost(most) => format!("≤ {most}"),
+            Bar::AtLeast(least) => format!("≥ {least}"),
+            Bar::Between(least, most) => format!("{least} to {most}"),
+            Bar::Nothing => String::new(),
+        };
+        f.pad(&text)
     }
 }
 
 impl Row {
-    fn new(
-        source: Source,
-        condition: impl Into<String>,
-        figure: &'static str,
-        unit: &'static str,
-        ours: f64,
-    ) -> Row {
-        Row {
-            source,
-            condition: condition.into(),
-            figure,
-            unit,
-            paper: None,
-            ours,
-            limit: None,
-            ratio: None,
-            bar: Bar::Nothing,
-            verdict: Verdict::Shown,
-        }
-    }
-
-    fn bar(mut self, bar: Bar) -> Row {
-        self.bar = bar;
-        let holds = match bar {
+    /// Whether its bar does not hold.
+    pub fn is_missed(&self) -> bool {
+        !match self.bar {
             Bar::RatioAtMost(most) => self.ratio.is_some_and(|ratio| ratio <= most),
             Bar::AtMost(most) => self.ours <= most,
             Bar::AtLeast(least) => self.ours >= least,
             Bar::Between(least, most) => (least..=most).contains(&self.ours),
-            Bar::Nothing => return self,
+            Bar::Nothing => true,
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |it: Option<f64>| it.map_or(String::new(), |it| format!("{it:.2}"));
+        let [paper, limit, ratio] = [self.paper, self.limit, self.ratio].map(number);
+        let verdict = match self.bar {
+            Bar::Nothing => "",
+            _ if self.is_missed() => "missed",
+            _ => "holds",
         };
-        self.verdict = match holds {
-            true => Verdict::Holds,
-            false => Verdict::Missed,
-        };
-        self
+        let (condition, figure, ours) = (&self.condition, &self.figure, self.ours);
+        write!(
+            f,
+            "{condition:<66} {figure:<48} {paper:>8} {ours:>9.2} {limit:>8} "
+        )?;
+        write!(f, "{:<8} {ratio:>6}  {:<16} {verdict}", self.unit, self.bar)
     }
 }
 
@@ -133,7 +112,7 @@ impl Row {
 pub fn table(seeds: u64, messages: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     for condition in conditions() {
-        let measured = condition.measure(GroupStrategy::Adaptive, messages, 101..101 + seeds);
+        let measured = condition.measure(Adaptive, messages, 101..101 + seeds);
         rows.extend(of_condition(&condition, &measured));
     }
     rows.extend(rules(messages));
@@ -143,405 +122,241 @@ pub fn table(seeds: u64, messages: usize) -> Vec<Row> {
 
 /// The rows of one condition.
 pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
-    let source = if condition.is_asked {
-        Source::Issue
-    } else {
-        Source::Balancing
+    let source = match condition.is_asked {
+        true => Source::Issue,
+        false => Source::Balancing,
     };
-    let row = |figure, ours: f64| Row::new(source, condition.name, figure, "ms", ours * 1e3);
-    let mean = Row {
-        limit: Some(measured.limit.0 * 1e3),
-        ratio: Some(measured.ratio.0),
-        ..row("mean", average(&measured.runs, |run| run.mean))
+    let row = |figure: &str, unit: &str, ours: f64, bar: Bar| Row {
+        source: Some(source),
+        condition: condition.name.to_owned(),
+        figure: figure.to_owned(),
+        unit: unit.to_owned(),
+        ours,
+        bar,
+        ..Row::default()
     };
-    let p99 = Row {
-        limit: Some(measured.limit.1 * 1e3),
-        ratio: Some(measured.ratio.1),
-        ..row("99th percentile", average(&measured.runs, |run| run.p99))
+    let ratio = |figure: &str, of: fn(&Outcome) -> f64, limit: f64, ratio: f64, most: f64| Row {
+        limit: Some(limit * 1e3),
+        ratio: Some(ratio),
+        ..row(
+            figure,
+            "ms",
+            1e3 * mean(&each(&measured.runs, of)),
+            Bar::RatioAtMost(most),
+        )
     };
+    let (limit, ratios, bar) = (measured.limit, measured.ratio, condition.bar);
     let mut rows = vec![
-        mean.bar(Bar::RatioAtMost(condition.bar.0)),
-        p99.bar(Bar::RatioAtMost(condition.bar.1)),
+        ratio("mean", |run| run.mean, limit.0, ratios.0, bar.0),
+        ratio("99th percentile", |run| run.p99, limit.1, ratios.1, bar.1),
     ];
-    let count = |figure, of: fn(&Outcome) -> usize| {
-        let worst = measured.runs.iter().map(of).max().unwrap_or_default();
-        Row::new(source, condition.name, figure, "messages", worst as f64)
+    let mut worst = |figure: &str, unit: &str, of: fn(&Outcome) -> f64, most: f64| {
+        let worst = each(&measured.runs, of).into_iter().fold(0.0, f64::max);
+        rows.push(row(figure, unit, worst, Bar::AtMost(most)));
     };
-    if condition
-        .scenario
-        .incidents
-        .iter()
-        .any(|it| matches!(it.what, What::Freeze | What::Death | What::Stuck))
-    {
+    let incidents = &condition.scenario.incidents;
+    let is_any = |of: fn(&What) -> bool| incidents.iter().any(|it| of(&it.what));
+    if is_any(|it| matches!(it, What::Freeze | What::Death | What::Stuck)) {
         // One that is stuck comes back at once, and may be given something, and evicted, again.
-        rows.push(
-            count("exposed", |run| run.moved.div_ceil(run.stalls.max(1))).bar(Bar::AtMost(2.0)),
-        );
-        let after = measured
-            .runs
-            .iter()
-            .map(|run| run.moved_after)
-            .fold(0.0, f64::max);
-        rows.push(
-            Row::new(source, condition.name, "resent after", "s", after).bar(Bar::AtMost(2.2)),
-        );
+        let exposed = |run: &Outcome| run.moved.div_ceil(run.stalls.max(1)) as f64;
+        worst("exposed", "messages", exposed, 2.0);
+        worst("resent after", "s", |run| run.moved_after, 2.2);
     }
-    if condition
-        .scenario
-        .incidents
-        .iter()
-        .any(|it| matches!(it.what, What::Crash | What::Cut))
-    {
-        rows.push(count("duplicates", |run| run.processed_twice).bar(Bar::AtMost(2.0)));
-        rows.push(count("duplicates not flagged", |run| run.unflagged).bar(Bar::AtMost(0.0)));
+    if is_any(|it| matches!(it, What::Crash | What::Cut)) {
+        let twice = |run: &Outcome| run.processed_twice as f64;
+        worst("duplicates", "messages", twice, 2.0);
+        let unflagged = |run: &Outcome| run.unflagged as f64;
+        worst("duplicates not flagged", "messages", unflagged, 0.0);
     }
-    if !condition.scenario.incidents.is_empty() {
-        rows.push(count("lost", |run| run.lost).bar(Bar::AtMost(0.0)));
+    if !incidents.is_empty() {
+        worst("lost", "messages", |run| run.lost as f64, 0.0);
     }
     if condition.scenario.ordered.is_some() {
-        rows.push(count("inversions", |run| run.inversions).bar(Bar::AtMost(0.0)));
+        let inversions = |run: &Outcome| run.inversions as f64;
+        worst("inversions", "messages", inversions, 0.0);
     }
     rows
 }
 
-fn average(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
-    runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
+/// `figures.toml`.
+#[derive(Deserialize)]
+struct Figures {
+    rule: Vec<Row>,
+    study: Vec<Row>,
+}
+
+fn figures() -> Figures {
+    toml::from_str(include_str!("figures.toml")).expect("it is read by the tests")
+}
+
+/// Enters what we have; not a number where a figure is not one of these, which misses every bar.
+fn enter(mut rows: Vec<Row>, ours: &[(String, f64)]) -> Vec<Row> {
+    for row in &mut rows {
+        let mut found = ours.iter().filter(|(id, _)| *id == row.id);
+        row.ours = found.next().map_or(f64::NAN, |(_, ours)| *ours);
+    }
+    rows
 }
 
 /// What is not a ratio to the limit.
 pub fn rules(messages: usize) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut add = |condition: &str, figure, unit, ours, most| {
-        let row = Row::new(Source::Issue, condition, figure, unit, ours);
-        rows.push(row.bar(Bar::AtMost(most)));
-    };
-    for (when, acks) in [("PUBCOMP", Acks::Processed), ("PUBREC", Acks::Recorded)] {
-        let name = format!("QoS 2, done at {when}, a member frozen for 10 s");
-        let got = run(&exactly_once(acks), GroupStrategy::Adaptive);
-        add(
-            &name,
-            "sent to a second member",
-            "messages",
-            got.moved as f64,
-            0.0,
-        );
-        add(&name, "exposed", "messages", got.exposed as f64, 1.0);
+    let mut ours = Vec::new();
+    let mut put = |id: &str, value: f64| ours.push((id.to_owned(), value));
+    for (when, acks) in [("pubcomp", Acks::Processed), ("pubrec", Acks::Recorded)] {
+        let got = run(&exactly_once(acks), Adaptive);
+        put(&format!("{when} moved"), got.moved as f64);
+        put(&format!("{when} exposed"), got.exposed as f64);
     }
     let idle = Reports::Idle(0.1);
-    for (name, liars, reports) in [
-        ("a member that always claims to be idle", 1, idle),
-        ("two members that always claim to be idle", 2, idle),
-        ("a member whose reports are nonsense", 1, Reports::Wild(0.1)),
+    for (id, liars, reports) in [
+        ("one idle", 1, idle),
+        ("two idle", 2, idle),
+        ("one wild", 1, Reports::Wild(0.1)),
     ] {
         let mut scenario = Scenario::base(0.6, 10, 2.0).at_most_once(Reports::Every(1.0));
         let members = scenario.workers.iter_mut().take(liars);
         members.for_each(|liar| liar.reports = reports);
-        let got = run(&scenario, GroupStrategy::Adaptive);
-        let fair = got.shares.iter().sum::<usize>() as f64 / got.shares.len() as f64;
-        let most = got.shares.iter().take(liars).max().copied();
-        let most = most.unwrap_or_default() as f64;
-        add(
-            name,
-            "its share in terms of a fair one",
-            "",
-            most / fair,
-            3.0,
-        );
+        let shares = run(&scenario, Adaptive).shares;
+        let fair = shares.iter().sum::<usize>() as f64 / shares.len() as f64;
+        let most = shares.iter().take(liars).max();
+        put(id, most.copied().unwrap_or_default() as f64 / fair);
     }
-    for (name, load, ratio) in [
-        (
-            "no acknowledgement, no report, 80 %, equal members",
-            0.8,
-            1.0,
-        ),
-        ("no acknowledgement, no report, 50 %, speeds 1:2", 0.5, 2.0),
-    ] {
+    for (id, load, ratio) in [("silent equal", 0.8, 1.0), ("silent uneven", 0.5, 2.0)] {
         let scenario = Scenario::base(load, 10, ratio).at_most_once(Reports::Never);
-        let [turn, ours] =
-            [GroupStrategy::RoundRobin, GroupStrategy::Adaptive].map(|it| run(&scenario, it).mean);
-        add(name, "mean in terms of round robin", "", ours / turn, 1.02);
+        let [turn, ours] = [RoundRobin, Adaptive].map(|it| run(&scenario, it).mean);
+        put(id, ours / turn);
     }
     let seconds = if messages >= 100_000 { 600.0 } else { 10.0 };
-    let got = run(&churn(1000.0, seconds), GroupStrategy::Adaptive);
-    let name = format!("1,000 members leave and 1,000 join each second for {seconds} s, 90 % load");
-    let idle = 1e3 * got.idle_while_waiting;
-    add(
-        &name,
-        "longest idle while something waits",
-        "ms",
-        idle,
-        50.0,
-    );
-    add(&name, "lost", "messages", got.lost as f64, 0.0);
+    let got = run(&churn(1000.0, seconds), Adaptive);
+    put("churn idle", 1e3 * got.idle_while_waiting);
+    put("churn lost", got.lost as f64);
+    let mut rows = enter(figures().rule, &ours);
+    for row in &mut rows {
+        row.source = Some(Source::Issue);
+        row.condition = row.condition.replace("{}", &seconds.to_string());
+    }
     rows
 }
 
 /// The study's shapes, with so many runs each.
 pub fn study(runs: u64) -> Vec<Row> {
-    let seeds = || 101..101 + runs;
-    let wait = |scenario: &Scenario, strategy| run(scenario, strategy).wait_mean * 1e3;
-    let over = |of: &dyn Fn(u64) -> f64| seeds().map(of).collect::<Vec<f64>>();
-    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
-    let most = |all: &[f64]| all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let least = |all: &[f64]| all.iter().copied().fold(f64::INFINITY, f64::min);
-    let differences = |first: &[f64], second: &[f64]| -> Vec<f64> {
-        first.iter().zip(second).map(|(a, b)| a - b).collect()
+    let mut ours = Vec::new();
+    let mut put = |id: &str, value: f64| ours.push((id.to_owned(), value));
+    let runs_of = |strategy: GroupStrategy, scenario: &dyn Fn(u64) -> Scenario| {
+        let seeds = 101..101 + runs;
+        let runs = seeds.map(|seed| run(&scenario(seed), strategy));
+        runs.collect::<Vec<Outcome>>()
     };
-    let furthest = |all: &[f64]| all.iter().fold(0.0, |most: f64, it| most.max(it.abs()));
-    let mut rows = Vec::new();
-    // Of the study's own figures, `f64::NAN` where there is none.
-    let mut add = |condition: &str, figure, unit, ours, paper: f64, bar| {
-        let row = Row::new(Source::Study, condition, figure, unit, ours).bar(bar);
-        let paper = Some(paper).filter(|it| it.is_finite());
-        rows.push(Row { paper, ..row });
-    };
-    let none = f64::NAN;
-    let (turn, score, random, adaptive) = (
-        GroupStrategy::RoundRobin,
-        GroupStrategy::Score,
-        GroupStrategy::Random,
-        GroupStrategy::Adaptive,
-    );
+    let waits = |runs: &[Outcome]| each(runs, |run| run.wait_mean * 1e3);
 
-    let of_one = |strategy| over(&|seed| wait(&one(PERIOD, Seen::Reports, seed), strategy));
-    let one_turn = of_one(turn);
-    for (name, strategy) in [("score", score), ("adaptive", adaptive)] {
-        let apart = furthest(&differences(&of_one(strategy), &one_turn));
-        let condition = format!("S5.1 scenario 1: {name} and round robin");
-        add(
-            &condition,
-            "difference, worst run",
-            "ms",
-            apart,
-            none,
-            Bar::AtMost(1.0),
-        );
-    }
-    let worse = least(&differences(&of_one(random), &one_turn));
-    let name = "S5.1 scenario 1: random over round robin";
-    add(
-        name,
-        "least over runs",
-        "ms",
-        worse,
-        none,
-        Bar::AtLeast(10.0),
-    );
+    let one_waits = |strategy| {
+        waits(&runs_of(strategy, &|seed| {
+            one(PERIOD, thesis::REPORTS, seed)
+        }))
+    };
+    let [turn, score, adaptive, random] = [RoundRobin, Score, Adaptive, Random].map(one_waits);
+    put("one score", furthest(&score, &turn));
+    put("one adaptive", furthest(&adaptive, &turn));
+    put("one random", -most(&differences(&turn, &random)));
 
-    let two_runs = |strategy, seen, period| {
-        seeds()
-            .map(|seed| run(&two(period, seen, seed), strategy))
-            .collect::<Vec<Outcome>>()
+    let two_runs = |strategy, seen, period| runs_of(strategy, &|seed| two(period, seen, seed));
+    let [turn, score, random, adaptive] = [RoundRobin, Score, Random, Adaptive]
+        .map(|strategy| two_runs(strategy, thesis::REPORTS, PERIOD));
+    let (turn_waits, score_waits) = (waits(&turn), waits(&score));
+    let pairs = score_waits.iter().zip(&turn_waits);
+    let parts: Vec<f64> = pairs.map(|(score, turn)| score / turn).collect();
+    put("two turn", mean(&turn_waits));
+    put("two below", 100.0 * (1.0 - most(&parts)));
+    put("two score", mean(&score_waits));
+    put("two random", mean(&waits(&random)));
+    let of_member = |runs: &[Outcome], member, of: fn(Steady) -> f64| {
+        let of = runs.iter().map(|run| of(steady(run, member)));
+        of.collect::<Vec<f64>>()
     };
-    let waits = |runs: &[Outcome]| {
-        runs.iter()
-            .map(|run| run.wait_mean * 1e3)
-            .collect::<Vec<f64>>()
-    };
-    let of_member = |runs: &[Outcome], member, of: fn(super::thesis::Steady) -> f64| {
-        runs.iter()
-            .map(|run| of(steady(run, member)))
-            .collect::<Vec<f64>>()
-    };
-    let two_turn = two_runs(turn, Seen::Reports, PERIOD);
-    let two_score = two_runs(score, Seen::Reports, PERIOD);
-    let (turn_waits, score_waits) = (waits(&two_turn), waits(&two_score));
-    let random_waits = waits(&two_runs(random, Seen::Reports, PERIOD));
-    let below: Vec<f64> = score_waits
-        .iter()
-        .zip(&turn_waits)
-        .map(|(score, turn)| 100.0 * (1.0 - score / turn))
-        .collect();
-    let slow = mean(&of_member(&two_turn, 2, |it| it.mean));
-    let name = "S5.2 scenario 2, 10.44 ms";
-    let bar = Bar::Between(1343.0, 1641.5);
-    add(
-        name,
-        "round robin, mean wait",
-        "ms",
-        mean(&turn_waits),
-        1492.3,
-        bar,
-    );
-    let figure = "score below round robin, least over runs";
-    add(name, figure, "%", least(&below), 98.2, Bar::AtLeast(95.0));
-    add(
-        name,
-        "score, mean wait",
-        "ms",
-        mean(&score_waits),
-        27.4,
-        Bar::Nothing,
-    );
-    add(
-        name,
-        "random, mean wait",
-        "ms",
-        mean(&random_waits),
-        1400.7,
-        Bar::Nothing,
-    );
-    let figure = "round robin, slow member, mean wait when steady";
-    add(
-        name,
-        figure,
-        "ms",
-        slow,
-        4664.1,
-        Bar::Between(4197.7, 5130.5),
-    );
+    put("two turn slow", mean(&of_member(&turn, 2, |it| it.mean)));
 
-    let name = "S5.3 scenario 2, 10.44 ms, score when steady";
-    for (member, middle, share, paper, figure, paper_wait, most_wait) in [
-        (
-            0,
-            40.0,
-            "share of the first, worst run",
-            39.8,
-            "mean wait of the first, worst run",
-            3.4,
-            20.9,
-        ),
-        (
-            1,
-            40.0,
-            "share of the second, worst run",
-            39.8,
-            "mean wait of the second, worst run",
-            3.7,
-            20.9,
-        ),
-        (
-            2,
-            20.0,
-            "share of the slow one, worst run",
-            20.4,
-            "mean wait of the slow one, worst run",
-            34.8,
-            60.0,
-        ),
-    ] {
-        let shares = of_member(&two_score, member, |it| it.messages as f64 / 5.0);
+    for (member, middle) in [40.0, 40.0, 20.0].into_iter().enumerate() {
+        let shares = of_member(&score, member, |it| it.messages as f64 / 5.0);
         let off = |it: &f64| (it - middle).abs();
-        let worst = shares
-            .iter()
-            .copied()
-            .max_by(|a, b| off(a).total_cmp(&off(b)));
-        let bar = Bar::Between(middle - 3.0, middle + 3.0);
-        add(name, share, "%", worst.unwrap_or(f64::NAN), paper, bar);
-        let waits = of_member(&two_score, member, |it| it.mean);
-        add(
-            name,
-            figure,
-            "ms",
-            most(&waits),
-            paper_wait,
-            Bar::AtMost(most_wait),
-        );
+        let worst = shares.into_iter().max_by(|a, b| off(a).total_cmp(&off(b)));
+        put(&format!("share {member}"), worst.unwrap_or(f64::NAN));
+        let waits = of_member(&score, member, |it| it.mean);
+        put(&format!("wait {member}"), most(&waits));
     }
-    let longest = of_member(&two_score, 2, |it| it.longest);
-    let figure = "longest wait of the slow one, worst run";
-    add(name, figure, "ms", most(&longest), 71.0, Bar::AtMost(120.0));
+    let longest = of_member(&score, 2, |it| it.longest);
+    put("longest", most(&longest));
     let within = longest.iter().filter(|it| **it <= 120.0).count();
-    let part = 100.0 * within as f64 / longest.len() as f64;
-    let figure = "runs whose longest wait is within 120 ms";
-    add(name, figure, "%", part, none, Bar::Nothing);
+    let part = within as f64 / longest.len() as f64;
+    put("longest within", 100.0 * part);
 
-    let name = "S5.4 round robin against k(50 - 3d)";
-    add(
-        name,
-        "furthest message",
-        "ms",
-        closed_form(),
-        none,
-        Bar::AtMost(2.0),
-    );
+    put("closed form", closed_form());
 
-    let of_every = |every, strategy| {
-        mean(&over(&|seed| {
-            wait(&two(PERIOD, Seen::ReportsEvery(every), seed), strategy)
-        }))
-    };
-    for (strategy, name) in [
-        (score, "S5.5 score, pings every 0.1 to 5 s"),
-        (adaptive, "S5.5 adaptive, pings every 0.1 to 5 s"),
-    ] {
-        let all = PINGS.map(|every| of_every(every, strategy));
-        let worse = most(&differences(&all, all.get(1..).unwrap_or_default()));
-        let figure = "shorter is worse than longer by, at the most";
-        add(name, figure, "ms", worse, none, Bar::AtMost(0.0));
+    for (id, strategy) in [("pings score", Score), ("pings adaptive", Adaptive)] {
+        let all = PINGS.map(|every| {
+            mean(&waits(&two_runs(
+                strategy,
+                (Reliability::AtMostOnce, Reports::Every(every)),
+                PERIOD,
+            )))
+        });
+        put(id, most(&differences(&all, &all[1..])));
     }
-    let two_adaptive = two_runs(adaptive, Seen::Reports, PERIOD);
-    let [first, second] = [0, 1].map(|member| of_member(&two_adaptive, member, |it| it.mean));
-    let apart = furthest(&differences(&first, &second));
-    let name = "S5.5 adaptive: members of equal speed";
-    add(
-        name,
-        "difference, worst run",
-        "ms",
-        apart,
-        none,
-        Bar::AtMost(2.0),
-    );
-    let gains = |of: &dyn Fn(u64) -> Scenario| {
-        least(&over(&|seed| {
-            wait(&of(seed), score) - wait(&of(seed), adaptive)
-        }))
+    let [first, second] = [0, 1].map(|member| of_member(&adaptive, member, |it| it.mean));
+    put("equal speed", furthest(&first, &second));
+    let gain = |of: &dyn Fn(u64) -> Scenario| {
+        let [adaptive, score] = [Adaptive, Score].map(|it| waits(&runs_of(it, of)));
+        -most(&differences(&adaptive, &score))
     };
-    let burst = gains(&|seed| two(CELL, Seen::Reports, seed).with_burst(7.3, 100));
-    let name = "S5.5 a burst of 100 between pings: adaptive before score";
-    add(
-        name,
-        "least over runs",
-        "ms",
-        burst,
-        none,
-        Bar::AtLeast(0.0),
-    );
-    let slowed = gains(&|seed| one(CELL, Seen::Reports, seed).with(What::Slow(4.0), 1, 5.0, 5.0));
-    let name = "S5.5 a member slows down: adaptive before score";
-    add(
-        name,
-        "least over runs",
-        "ms",
-        slowed,
-        none,
-        Bar::AtLeast(0.0),
-    );
+    let burst = |seed| two(CELL, thesis::REPORTS, seed).with_burst(7.3, 100);
+    put("burst", gain(&burst));
+    let slowed = |seed| one(CELL, thesis::REPORTS, seed).with(What::Slow(4.0), 1, 5.0, 5.0);
+    put("slowed", gain(&slowed));
 
-    let silent = two(PERIOD, Seen::Silent, 101);
+    let silent = two(PERIOD, thesis::SILENT, 101);
     let order = |strategy| {
         let taken = run(&silent, strategy).taken.into_iter();
         taken.map(|(at, _)| at).collect::<Vec<_>>()
     };
-    let expected = order(turn);
-    for (strategy, name) in [
-        (score, "S5.6 score without reports"),
-        (adaptive, "S5.6 adaptive without reports"),
-    ] {
+    let expected = order(RoundRobin);
+    for (id, strategy) in [("order score", Score), ("order adaptive", Adaptive)] {
         let taken = order(strategy);
         let off = taken.iter().zip(&expected).filter(|(a, b)| a != b).count();
-        let figure = "messages not in the order of round robin";
-        add(name, figure, "messages", off as f64, none, Bar::AtMost(0.0));
+        put(id, off as f64);
     }
 
     for period in [PERIOD, PERIOD_OF_TABLE_7] {
-        let name = format!("thesis scenario 2, {:.2} ms", period * 1e3);
-        for (seen, figure, paper, bar) in [
-            (Seen::Reports, "unmodified client, mean wait", 27.4, 20.0),
-            (Seen::Events, "event-driven client, mean wait", none, 10.0),
-            (Seen::Acknowledges, "QoS 1, mean wait", none, 4.0),
+        for (seen, name) in [
+            (thesis::REPORTS, "reports"),
+            (thesis::EVENTS, "events"),
+            (thesis::ACKNOWLEDGES, "acknowledges"),
         ] {
-            let waits = waits(&two_runs(adaptive, seen, period));
-            add(&name, figure, "ms", mean(&waits), paper, Bar::AtMost(bar));
+            let waits = waits(&two_runs(Adaptive, seen, period));
+            put(&format!("{:.2} {name}", period * 1e3), mean(&waits));
         }
     }
-    for row in &mut rows {
-        if row.condition.starts_with("thesis") {
-            row.source = Source::Issue;
-        }
-    }
-    rows
+    enter(figures().study, &ours)
+}
+
+fn each(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+    runs.iter().map(of).collect()
+}
+
+fn mean(all: &[f64]) -> f64 {
+    all.iter().sum::<f64>() / all.len().max(1) as f64
+}
+
+fn most(all: &[f64]) -> f64 {
+    all.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn differences(first: &[f64], second: &[f64]) -> Vec<f64> {
+    first.iter().zip(second).map(|(a, b)| a - b).collect()
+}
+
+/// How far two of a pair are apart at the most.
+fn furthest(first: &[f64], second: &[f64]) -> f64 {
+    let differences = differences(first, second);
+    differences.iter().map(|it| it.abs()).fold(0.0, f64::max)
 }
 
 /// Intervals of reports, in seconds.
@@ -551,19 +366,15 @@ const CELL: f64 = 0.0125;
 
 /// How far the waits of the slow member's messages are from k(50 - 3d) under round robin, in milliseconds.
 pub fn closed_form() -> f64 {
-    let mut scenario = two(PERIOD, Seen::Reports, 101);
+    let mut scenario = two(PERIOD, thesis::REPORTS, 101);
     (scenario.arrivals, scenario.law) = (Arrivals::Periodic, Law::Deterministic);
     if let Some(slow) = scenario.workers.last_mut() {
         slow.mean = 0.050;
     }
-    let outcome = run(&scenario, GroupStrategy::RoundRobin);
-    let waits = outcome
-        .taken
-        .iter()
-        .filter(|(at, wait)| *at == 2 && wait.is_finite())
-        .map(|(_, wait)| *wait);
+    let taken = run(&scenario, RoundRobin).taken.into_iter();
+    let waits = taken.filter(|(at, wait)| *at == 2 && wait.is_finite());
     let off = waits
         .enumerate()
-        .map(|(k, wait)| (wait - k as f64 * (0.050 - 3.0 * PERIOD)).abs());
+        .map(|(k, (_, wait))| (wait - k as f64 * (0.050 - 3.0 * PERIOD)).abs());
     off.fold(0.0, f64::max) * 1e3
 }

@@ -14,19 +14,16 @@ pub const FAST: f64 = 0.02515;
 /// See [`FAST`].
 pub const SLOW: f64 = 0.05015;
 
-/// How the members of the study are seen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Seen {
-    /// Its client: a report each second, nothing acknowledged.
-    Reports,
-    /// A report every so often.
-    ReportsEvery(f64),
-    /// With reports on events, too.
-    Events,
-    /// Acknowledged when done, no report.
-    Acknowledges,
-    Silent,
-}
+/// How the members of the study are seen: as reliably they subscribe, and what they report.
+pub type Seen = (Reliability, Reports);
+
+/// Its client: a report each second, nothing acknowledged.
+pub const REPORTS: Seen = (Reliability::AtMostOnce, Reports::Every(1.0));
+/// With reports on events, too.
+pub const EVENTS: Seen = (Reliability::AtMostOnce, Reports::Events(1.0));
+/// Acknowledged when done, no report.
+pub const ACKNOWLEDGES: Seen = (Reliability::AtLeastOnce, Reports::Never);
+pub const SILENT: Seen = (Reliability::AtMostOnce, Reports::Never);
 
 /// Scenario 1: equal members.
 pub fn one(period: f64, seen: Seen, seed: u64) -> Scenario {
@@ -39,21 +36,13 @@ pub fn two(period: f64, seen: Seen, seed: u64) -> Scenario {
 }
 
 fn scenario(third: f64, period: f64, seen: Seen, seed: u64) -> Scenario {
-    let see = |worker: Worker| {
-        let (reliability, reports) = match seen {
-            Seen::Reports => (Reliability::AtMostOnce, Reports::Every(1.0)),
-            Seen::ReportsEvery(every) => (Reliability::AtMostOnce, Reports::Every(every)),
-            Seen::Events => (Reliability::AtMostOnce, Reports::Events(1.0)),
-            Seen::Acknowledges => (Reliability::AtLeastOnce, Reports::Never),
-            Seen::Silent => (Reliability::AtMostOnce, Reports::Never),
-        };
-        Worker {
-            rtt: 0.0014,
-            acks: Acks::Processed,
-            reliability,
-            reports,
-            ..worker
-        }
+    let (reliability, reports) = seen;
+    let see = |worker: Worker| Worker {
+        rtt: 0.0014,
+        acks: Acks::Processed,
+        reliability,
+        reports,
+        ..worker
     };
     let mut scenario = Scenario::of([FAST, FAST, third].map(worker).map(see).to_vec())
         .with_law(Law::Nearly(0.003));

@@ -125,8 +125,8 @@ impl World<'_> {
     }
 
     fn sleeps(&mut self, worker: usize, begun: Sleep) {
-        let number = begun.number;
-        self.at(Time::from_nanos(begun.ends), Event::Done { worker, number });
+        let done = Event::Done(worker, begun.number);
+        self.at(Time::from_nanos(begun.ends), done);
     }
 
     fn note_begin(&mut self, worker: usize, job: usize) {
@@ -188,7 +188,7 @@ impl World<'_> {
     /// Looks again when a report is due.
     fn plan_report(&mut self, worker: usize) {
         if let Some(due) = self.clients[worker].work.look_at(self.now.nanos()) {
-            self.at(Time::from_nanos(due), Event::ReportDue { worker });
+            self.at(Time::from_nanos(due), Event::ReportDue(worker));
         }
     }
 

@@ -56,29 +56,19 @@ pub(super) enum Event {
     Publish(usize),
     Kernel,
     Measure,
-    KeepAlive {
-        worker: usize,
-        connection: u32,
-    },
+    KeepAlive(usize, u32),
     /// Something from the broker is at a worker: its number, its connection and what it is.
     Arrives(usize, u32, Word),
     /// Something from a worker is at the broker.
     Said(usize, u32, Word),
     /// A handler is done.
-    Done {
-        worker: usize,
-        number: u64,
-    },
+    Done(usize, u64),
     /// What the journal held leaves for a worker.
     Leaves(usize, u32, Word),
     /// The kernel is told that a batch of the journal is safe, and what was held for it has left.
-    Safe {
-        batch: u64,
-    },
+    Safe(u64),
     /// A worker looks whether it should report.
-    ReportDue {
-        worker: usize,
-    },
+    ReportDue(usize),
 }
 
 /// A worker as the broker sees it, and the network to it.
@@ -117,7 +107,7 @@ pub(super) struct World<'a> {
     first_sent: Vec<f64>,
     owner: Vec<u32>,
     pub(super) undone: usize,
-    asked: Vec<Asked>,
+    asked: Vec<(usize, Asked)>,
     /// The write of the journal that began last, or will as soon as the one before it ends: when it begins and ends.
     write: (Time, Time),
 }
@@ -167,15 +157,7 @@ impl<'a> World<'a> {
             done: vec![f64::NAN; count],
             started: vec![f64::NAN; count],
             begun: BTreeMap::new(),
-            broker: Broker::new(
-                strategy,
-                scenario.ordered,
-                scenario.keys,
-                workers,
-                scenario.sync > 0.0,
-                Random::new(scenario.seed).draw(),
-                now,
-            ),
+            broker: Broker::new(strategy, scenario, now),
             seats: (0..workers).map(seat).collect(),
             events: BinaryHeap::new(),
             sequence: 0,
@@ -202,24 +184,17 @@ impl<'a> World<'a> {
 
     fn run(mut self) -> Outcome {
         let scenario = self.scenario;
-        let joins_late = |worker| {
-            scenario
-                .incidents
-                .iter()
-                .any(|it| it.what == What::Join && it.worker == worker)
-        };
         for worker in 0..self.clients.len() {
-            if !joins_late(worker) {
+            let joins = |it: &Incident| it.what == What::Join && it.worker == worker;
+            if !scenario.incidents.iter().any(joins) {
                 self.connect(worker);
             }
         }
         for (index, incident) in scenario.incidents.iter().enumerate() {
             self.at(time(incident.at), Event::Incident(index));
             if incident.lasts > 0.0 {
-                self.at(
-                    time(incident.at + incident.lasts),
-                    Event::IncidentEnds(index),
-                );
+                let ends = time(incident.at + incident.lasts);
+                self.at(ends, Event::IncidentEnds(index));
             }
         }
         if scenario.churn.is_some() {
@@ -240,36 +215,12 @@ impl<'a> World<'a> {
             self.handle(event);
         }
         self.waits(0);
-        let made = std::mem::take(&mut self.outcome);
-        let figures = Outcome::of(scenario, &self.jobs, &self.done, &self.started);
-        let waits = self
-            .started
-            .iter()
-            .zip(&self.jobs)
-            .map(|(started, job)| started - job.at);
-        let taken = self
-            .owner
-            .iter()
-            .map(|owner| *owner as usize)
-            .zip(waits)
-            .collect();
-        let Outcome {
-            mean,
-            p50,
-            p99,
-            wait_mean,
-            lost,
-            ..
-        } = figures;
-        Outcome {
-            mean,
-            p50,
-            p99,
-            wait_mean,
-            lost,
-            taken,
-            ..made
-        }
+        let waits = self.started.iter().zip(&self.jobs);
+        let waits = waits.map(|(started, job)| started - job.at);
+        let owners = self.owner.iter().map(|owner| *owner as usize);
+        self.outcome.taken = owners.zip(waits).collect();
+        self.outcome
+            .with_times(scenario, &self.jobs, &self.done, &self.started)
     }
 
     fn handle(&mut self, event: Event) {
@@ -300,16 +251,16 @@ impl<'a> World<'a> {
                     self.at(at, Event::Arrives(worker, connection, word));
                 }
             }
-            Event::Safe { batch } => self.broker.is_safe(batch, self.now),
-            Event::Done { worker, number } => self.handler_done(worker, number),
-            Event::ReportDue { worker } => self.report_due(worker),
+            Event::Safe(batch) => self.broker.is_safe(batch, self.now),
+            Event::Done(worker, number) => self.handler_done(worker, number),
+            Event::ReportDue(worker) => self.report_due(worker),
             Event::Measure => {
                 for worker in 0..self.seats.len() {
                     self.measure(worker);
                 }
                 self.after(MEASURES_EVERY, Event::Measure);
             }
-            Event::KeepAlive { worker, connection } => {
+            Event::KeepAlive(worker, connection) => {
                 if self.seats[worker].connection == connection {
                     self.lose(worker, Closing::Lost);
                 }
@@ -341,7 +292,7 @@ impl<'a> World<'a> {
             What::Death => {
                 self.end(worker);
                 let connection = self.seats[worker].connection;
-                self.after(KEEP_ALIVE, Event::KeepAlive { worker, connection });
+                self.after(KEEP_ALIVE, Event::KeepAlive(worker, connection));
             }
             What::Crash => {
                 self.end(worker);
@@ -369,10 +320,8 @@ impl<'a> World<'a> {
             self.clients[worker].alive = true;
             self.after(churn.away, Event::Connects(worker));
         }
-        self.at(
-            time(self.scenario.quiet + (number + 1) as f64 / churn.rate),
-            Event::Quits(number + 1),
-        );
+        let next = self.scenario.quiet + (number + 1) as f64 / churn.rate;
+        self.at(time(next), Event::Quits(number + 1));
     }
 
     /// A worker is at the broker.
@@ -380,7 +329,7 @@ impl<'a> World<'a> {
         let spec = self.scenario.workers[worker];
         let terms = WorkTerms {
             weight: spec.weight,
-            concurrency: (spec.declares && spec.handlers > 1).then_some(spec.handlers as u16),
+            concurrency: spec.declared(),
             report_every: spec.reports.every().map(span),
             settles: spec.says,
             ..WorkTerms::default()
@@ -435,18 +384,14 @@ impl<'a> World<'a> {
         }
         if !to_worker && spec.acks == Acks::Receipt {
             // A process has to wake up first, and now and then another one is before it.
-            let busy = if self.random.unit() < BUSY {
-                BUSY_FOR
-            } else {
-                0.0
-            };
+            let is_busy = self.random.unit() < BUSY;
+            let busy = if is_busy { BUSY_FOR } else { 0.0 };
             delay += WAKES * self.random.exponential() + busy;
         }
         let seat = &mut self.seats[worker];
-        let last = if to_worker {
-            &mut seat.to
-        } else {
-            &mut seat.from
+        let last = match to_worker {
+            true => &mut seat.to,
+            false => &mut seat.from,
         };
         *last = (self.now + span(delay)).max(*last);
         *last
@@ -493,8 +438,7 @@ impl<'a> World<'a> {
             Word::Recorded(tag) => self.broker.receive(session, tag, self.now),
             Word::Report { waiting, each } => {
                 let spec = &self.scenario.workers[worker];
-                let concurrency =
-                    (spec.declares && spec.handlers > 1).then_some(spec.handlers as u16);
+                let concurrency = spec.declared();
                 let (waiting, each_ms) = match spec.reports {
                     Reports::Wild(_) => WILD[self.outcome.reports % WILD.len()],
                     _ => (waiting as f64, each as f64 * 1e-6),
@@ -526,24 +470,22 @@ impl<'a> World<'a> {
     fn heed(&mut self) {
         let mut asked = std::mem::take(&mut self.asked);
         let batch = self.broker.asked(&mut asked);
-        let holds = asked
-            .iter()
-            .any(|asked| matches!(asked, Asked::Hold { .. }));
+        let is_hold = |(_, asked): &(usize, Asked)| matches!(asked, Asked::Hold);
+        let holds = asked.iter().any(is_hold);
         let safe_at = match holds && self.scenario.sync > 0.0 {
             true => self.is_safe_at(),
             false => self.now,
         };
-        for asked in &asked {
-            match *asked {
+        for &(worker, what) in &asked {
+            match what {
                 Asked::Deliver {
-                    worker,
                     job,
                     tag,
                     redelivered,
                 } => self.deliver(worker, job, tag, redelivered),
-                Asked::Release { worker, tag } => self.send(worker, Word::Released(tag)),
-                Asked::Hold { worker } => self.seats[worker].held_until = safe_at,
-                Asked::Close { worker, why } => {
+                Asked::Release(tag) => self.send(worker, Word::Released(tag)),
+                Asked::Hold => self.seats[worker].held_until = safe_at,
+                Asked::Close(why) => {
                     self.outcome.stalls += usize::from(why == CloseReason::Stalled);
                     self.send(worker, Word::Closed);
                     self.unseat(worker);
@@ -551,7 +493,7 @@ impl<'a> World<'a> {
             }
         }
         if holds {
-            self.at(safe_at, Event::Safe { batch });
+            self.at(safe_at, Event::Safe(batch));
         }
         self.asked = asked;
         let due = self.broker.due().max(self.now);
