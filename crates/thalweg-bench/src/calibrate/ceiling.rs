@@ -64,35 +64,32 @@ fn bare(lasts: u64, stop: &AtomicBool) -> Finding {
         Ok((speed, _)) => speed,
         Err(fault) => return Finding::skipped(what, fault),
     };
-    let (taken, sink_s) = (
-        sink.bytes.load(Ordering::Acquire),
-        sink.cpu.load(Ordering::Acquire) as f64 / 1e9,
-    );
-    let busy = speed.cpu_s / speed.seconds;
-    let limit = match (busy > 0.9, sink_s / speed.seconds > 0.9) {
+    let taken = sink.bytes.load(Ordering::Acquire);
+    let sink_s = sink.cpu.load(Ordering::Acquire) as f64 / 1e9;
+    let (busy, sink_busy) = (speed.cpu_s / speed.seconds, sink_s / speed.seconds);
+    let limit = match (busy > 0.9, sink_busy > 0.9) {
         (true, _) => "the sending thread is the limit",
         (_, true) => "the sink is the limit",
         (false, false) => {
             "neither thread was busy all the time: other work on this machine, or the kernel between them"
         }
     };
+    let build = match cfg!(debug_assertions) {
+        true => "; a build without optimisation",
+        false => "",
+    };
     let words = format!(
-        "{:.1} million/s ({:.1} million per second of its processor time; sender {:.0} %, sink {:.0} % busy; {limit}{})",
+        "{:.1} million/s ({:.1} million per second of its processor time; sender {:.0} %, sink {:.0} % busy; {limit}{build})",
         speed.rate() / 1e6,
         speed.per_core() / 1e6,
         busy * 100.0,
-        sink_s / speed.seconds * 100.0,
-        if cfg!(debug_assertions) {
-            "; a build without optimisation"
-        } else {
-            ""
-        },
+        sink_busy * 100.0,
     );
     Finding::new(what, "10 million/s or more", words, speed.rate() >= BAR)
         .with("messages_per_s", speed.rate())
         .with("messages_per_core_s", speed.per_core())
         .with("sender_busy", busy)
-        .with("sink_busy", sink_s / speed.seconds)
+        .with("sink_busy", sink_busy)
         .with("sink_bytes", taken as f64)
 }
 
@@ -130,10 +127,8 @@ fn flood(
     stop: &AtomicBool,
 ) -> Result<(Speed, u64), String> {
     let leg = Leg {
-        protocol,
-        qos,
-        version: 5,
         window: WINDOW,
+        ..Leg::of(protocol, qos)
     };
     let cell = Cell {
         publish: leg,
@@ -171,27 +166,20 @@ fn flood(
             is_full |= gave == Gave::Full;
             Ok::<_, String>(gave)
         })?;
-        publisher.turn(
-            if is_full { clock::now() + MS } else { 0 },
-            is_full,
-            &mut |_| {},
-        )?;
+        let until = if is_full { clock::now() + MS } else { 0 };
+        publisher.turn(until, is_full, &mut |_| {})?;
     }
     // What is given and has not left does not count.
     while publisher.unsettled() > 0 && clock::now() < times.give_up {
         publisher.turn(clock::now() + MS, true, &mut |_| {})?;
     }
     let unsettled = publisher.unsettled();
-    let seconds = (clock::now() - begin) as f64 / 1e9;
-    let messages = pacer.sent().all.saturating_sub(unsettled);
-    Ok((
-        Speed {
-            messages,
-            seconds,
-            cpu_s: (clock::thread_cpu() - cpu) as f64 / 1e9,
-        },
-        unsettled,
-    ))
+    let speed = Speed {
+        messages: pacer.sent().all.saturating_sub(unsettled),
+        seconds: (clock::now() - begin) as f64 / 1e9,
+        cpu_s: (clock::thread_cpu() - cpu) as f64 / 1e9,
+    };
+    Ok((speed, unsettled))
 }
 
 /// What the receiver's side takes for a message: to read its header, to judge its number, to enter its times.
@@ -203,32 +191,24 @@ fn books() -> Finding {
         give_up: u64::MAX,
     };
     let (mut got, table, mut buffer) = (Got::new(times, 1, 1), SideTable::default(), Vec::new());
-    Layout::Binary.write(
-        &Header {
-            run: 1,
-            flow: 0,
-            seq: 0,
-            intended: 1,
-            sent: 1,
-        },
-        36,
-        &mut buffer,
-    );
+    let header = Header {
+        run: 1,
+        flow: 0,
+        seq: 0,
+        intended: 1,
+        sent: 1,
+    };
+    Layout::Binary.write(&header, 36, &mut buffer);
     let begun = clock::thread_cpu();
     for seq in 0..BOOKED {
-        if let Some(place) = buffer.get_mut(8..12) {
-            place.copy_from_slice(&seq.to_be_bytes());
-        }
+        buffer[8..12].copy_from_slice(&seq.to_be_bytes());
         if let Some(header) = Layout::Binary.read(1, "lab/0", &buffer, &table) {
             got.came(0, &header, 36, 50_000 + u64::from(seq));
         }
     }
     let nanos = (clock::thread_cpu() - begun) as f64 / f64::from(BOOKED);
-    Finding::told(
-        "books: a received message read, judged and entered",
-        format!("{nanos:.0} ns of processor time"),
-    )
-    .with("ns_per_message", nanos)
+    let what = "books: a received message read, judged and entered";
+    Finding::told(what, format!("{nanos:.0} ns of processor time")).with("ns_per_message", nanos)
 }
 
 /// A listener that answers CONNECT and throws everything else away, unread.
@@ -313,31 +293,23 @@ const MS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
 
     #[test]
     fn every_driver_reaches_its_sink() {
         let stop = AtomicBool::new(false);
         let sink = NullSink::start().expect("a port is free");
-        let (speed, unsettled) = flood(
-            Driver::Bare,
-            Protocol::Mqtt,
-            0,
-            sink.address,
-            100 * MS,
-            &stop,
-        )
-        .expect("it sends");
+        let (driver, address, lasts) = (Driver::Bare, sink.address, 100 * MS);
+        let (speed, unsettled) =
+            flood(driver, Protocol::Mqtt, 0, address, lasts, &stop).expect("it sends");
         assert!(speed.messages > 100 && unsettled == 0, "{speed:?}");
-        for protocol in [
-            Protocol::Mqtt,
-            Protocol::Amqp,
-            Protocol::Stomp,
-            Protocol::Coap,
-        ] {
+        let protocols = ["mqtt", "amqp", "stomp", "coap"];
+        for protocol in protocols.map(|it| Protocol::from_str(it, false).expect("one of them")) {
             let address = sink_of(protocol).expect("a port is free");
             let (speed, _) =
-                flood(Driver::Common, protocol, 1, address, 100 * MS, &stop).expect("it sends");
+                flood(Driver::Common, protocol, 1, address, lasts, &stop).expect("it sends");
             assert!(speed.messages > 0, "{protocol:?} {speed:?}");
         }
     }

@@ -3,54 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use super::fake::{Fake, Fate, Service};
-use super::{Finding, Wishes, cell};
-use crate::cell::{Driver, Load, Phases, Row, Standing};
+use super::fake::Fate;
+use super::{Finding, Run, Wishes};
+use crate::cell::{Driver, Row, Standing};
 use crate::sim::random::Random;
-use crate::trial;
 
-/// What is put in: of each topic, which message has which fate.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Injected {
-    fates: BTreeMap<(u32, u64), Fate>,
-}
-
-impl Injected {
-    /// So many of each kind among `messages` of each of `flows` flows, where the seed says.
-    fn draw(seed: u64, flows: u32, messages: u64, of_each: usize) -> Injected {
-        let mut dice = Random::new(seed);
-        let mut fates: BTreeMap<(u32, u64), Fate> = BTreeMap::new();
-        for fate in [Fate::Never, Fate::Twice, Fate::BehindNext] {
-            let mut left = of_each;
-            while left > 0 {
-                let flow = (dice.draw() % u64::from(flows)) as u32;
-                // The last ones have no later message that could overtake them.
-                let number = dice.draw() % (messages - 4);
-                // Two messages between two incidents: a message that overtakes no other is not reordered.
-                let is_free = (number.saturating_sub(2)..=number + 2)
-                    .all(|near| !fates.contains_key(&(flow, near)));
-                if is_free {
-                    fates.insert((flow, number), fate);
-                    left -= 1;
-                }
+/// What is put in: which message of which flow has which fate. So many of each kind among `messages` of each of `flows` flows,
+/// where the seed says.
+fn draw(seed: u64, flows: u32, messages: u64, of_each: usize) -> BTreeMap<(u32, u64), Fate> {
+    let mut dice = Random::new(seed);
+    let mut fates: BTreeMap<(u32, u64), Fate> = BTreeMap::new();
+    for fate in [Fate::Never, Fate::Twice, Fate::BehindNext] {
+        let mut left = of_each;
+        while left > 0 {
+            let flow = (dice.draw() % u64::from(flows)) as u32;
+            // The last ones have no later message that could overtake them.
+            let number = dice.draw() % (messages - 4);
+            // Two messages between two incidents: a message that overtakes no other is not reordered.
+            let mut near = number.saturating_sub(2)..=number + 2;
+            if near.all(|near| !fates.contains_key(&(flow, near))) {
+                fates.insert((flow, number), fate);
+                left -= 1;
             }
         }
-        Injected { fates }
     }
-}
-
-impl Service for Injected {
-    fn serve(&mut self, topic: &str, number: u64, now: u64) -> Fate {
-        let flow = topic
-            .rsplit('/')
-            .next()
-            .and_then(|flow| flow.parse().ok())
-            .unwrap_or(u32::MAX);
-        self.fates
-            .get(&(flow, number))
-            .copied()
-            .unwrap_or(Fate::At(now))
-    }
+    fates
 }
 
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
@@ -79,45 +56,36 @@ fn measure(
 ) -> std::io::Result<Row> {
     // Twenty times as many messages as incidents of a kind.
     let messages = of_each as u64 * 20 / u64::from(FLOWS);
-    let fake = Fake::start(Box::new(Injected::draw(seed, FLOWS, messages, of_each)))?;
-    let load = Load::Open {
+    let fates = draw(seed, FLOWS, messages, of_each);
+    let service = move |topic: &str, number: u64, now: u64| {
+        let flow = topic.rsplit('/').next().and_then(|flow| flow.parse().ok());
+        let fate = flow.and_then(|flow| fates.get(&(flow, number)));
+        fate.copied().unwrap_or(Fate::At(now))
+    };
+    let run = Run {
+        driver,
+        qos,
+        window: 20,
         rate: RATE,
         flows: FLOWS,
-        arrivals: "periodic".to_owned(),
-    };
-    let measure_ns = (messages as f64 / RATE * 1e9) as u64;
-    // What was put in does not come any more: the drain ends by itself only where nothing is missing.
-    let phases = Phases {
-        settle_ns: 0,
+        arrivals: "periodic",
         warmup_ns: 0,
-        measure_ns,
+        measure_ns: (messages as f64 / RATE * 1e9) as u64,
+        // What was put in does not come any more: the drain ends by itself only where nothing is missing.
         drain_ns: 1_000_000_000,
+        seed,
     };
-    Ok(trial::run(
-        &cell(fake.address(), driver, qos, 20, load, phases, seed),
-        stop,
-    )
-    .row)
+    Ok(run.measure(Box::new(service), stop)?.row)
 }
 
 fn judge(driver: Driver, qos: u8, of_each: usize, row: &Row) -> Finding {
     if let Standing::Invalid(why) = &row.standing {
         return Finding::skipped(format!("{driver:?}, QoS {qos}"), why.clone());
     }
-    let expected = [
-        row.sent,
-        row.sent - of_each as u64,
-        of_each as u64,
-        of_each as u64,
-        of_each as u64,
-    ];
-    let measured = [
-        row.intended,
-        row.delivered,
-        row.lost,
-        row.duplicates,
-        row.reordered,
-    ];
+    let each = of_each as u64;
+    let expected = [row.sent, row.sent - each, each, each, each];
+    let (came, lost) = (row.delivered, row.lost);
+    let measured = [row.intended, came, lost, row.duplicates, row.reordered];
     let words = |of: [u64; 5]| {
         let [sent, came, lost, twice, behind] = of;
         format!("{sent} sent, {came} came, {lost} lost, {twice} twice, {behind} behind a later one")

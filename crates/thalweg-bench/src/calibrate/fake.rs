@@ -27,20 +27,8 @@ pub enum Fate {
     BehindNext,
 }
 
-/// Says what becomes of messages.
-pub trait Service: Send {
-    /// Of the one with this number, from 0, of its topic, which came at `now`.
-    fn serve(&mut self, topic: &str, number: u64, now: u64) -> Fate;
-}
-
-#[derive(Debug)]
-pub struct AtOnce;
-
-impl Service for AtOnce {
-    fn serve(&mut self, _: &str, _: u64, now: u64) -> Fate {
-        Fate::At(now)
-    }
-}
+/// Says what becomes of a message: its topic, its number there from 0, and when it came.
+pub type Service = Box<dyn FnMut(&str, u64, u64) -> Fate + Send>;
 
 /// A broker that runs; it ends when dropped.
 #[derive(Debug)]
@@ -52,7 +40,7 @@ pub struct Fake {
 
 impl Fake {
     /// Starts it on the loopback.
-    pub fn start(service: Box<dyn Service>) -> io::Result<Fake> {
+    pub fn start(service: Service) -> io::Result<Fake> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -109,15 +97,14 @@ struct Connection {
 struct Leaving {
     topic: String,
     payload: Vec<u8>,
-    /// 0, 1, 2.
-    qos: u8,
+    qos: QoS,
     copies: u8,
     /// Who published it, as which packet.
     from: (usize, u16),
 }
 
 struct Desk {
-    service: Box<dyn Service>,
+    service: Service,
     listener: TcpListener,
     lines: Vec<Connection>,
     numbers: BTreeMap<String, u64>,
@@ -165,19 +152,14 @@ impl Desk {
     }
 
     fn welcome(&mut self, stream: TcpStream) {
-        if stream
-            .set_nonblocking(true)
-            .and_then(|()| stream.set_nodelay(true))
-            .is_ok()
-        {
-            let machine = ServerSide::new(ServerLimits::default());
-            let (inbox, out, filters) = (Vec::new(), Vec::new(), Vec::new());
+        let set = stream.set_nonblocking(true);
+        if set.and_then(|()| stream.set_nodelay(true)).is_ok() {
             self.lines.push(Connection {
                 stream,
-                machine,
-                inbox,
-                out,
-                filters,
+                machine: ServerSide::new(ServerLimits::default()),
+                inbox: Vec::new(),
+                out: Vec::new(),
+                filters: Vec::new(),
                 next_id: 1,
                 is_gone: false,
             });
@@ -191,29 +173,22 @@ impl Desk {
         let mut chunk = [0; 64 << 10];
         loop {
             match line.stream.read(&mut chunk) {
-                Ok(0) => {
-                    line.is_gone = true;
-                    break;
+                Ok(0) => line.is_gone = true,
+                Ok(count) => {
+                    line.inbox.extend_from_slice(&chunk[..count]);
+                    continue;
                 }
-                Ok(count) => line
-                    .inbox
-                    .extend_from_slice(chunk.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    line.is_gone = error.kind() != io::ErrorKind::WouldBlock;
-                    break;
-                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => line.is_gone = error.kind() != io::ErrorKind::WouldBlock,
             }
+            break;
         }
         let now = clock::now();
         let bytes = std::mem::take(&mut line.inbox);
         let mut used = 0;
         let mut came = Vec::new();
         loop {
-            let (count, event) = match line
-                .machine
-                .handle_input(bytes.get(used..).unwrap_or_default())
-            {
+            let (count, event) = match line.machine.handle_input(&bytes[used..]) {
                 Ok(Some(both)) => both,
                 Ok(None) => break,
                 Err(_) => {
@@ -235,7 +210,7 @@ impl Desk {
                 Event::Publish(publish) => came.push(Leaving {
                     topic: publish.topic.as_str().to_owned(),
                     payload: publish.payload.to_vec(),
-                    qos: publish.qos as u8,
+                    qos: publish.qos,
                     copies: 1,
                     from: (number, publish.id),
                 }),
@@ -250,8 +225,7 @@ impl Desk {
                 _ => {}
             }
         }
-        line.inbox
-            .extend_from_slice(bytes.get(used..).unwrap_or_default());
+        line.inbox.extend_from_slice(&bytes[used..]);
         for message in came {
             self.take(message, now);
         }
@@ -261,22 +235,15 @@ impl Desk {
         let count = self.numbers.entry(message.topic.clone()).or_default();
         let number = *count;
         *count += 1;
-        let at = match self.service.serve(&message.topic, number, now) {
+        let at = match (self.service)(&message.topic, number, now) {
             Fate::At(at) => at,
-            Fate::Never => {
-                message.copies = 0;
-                now
-            }
-            Fate::Twice => {
-                message.copies = 2;
+            fate @ (Fate::Never | Fate::Twice) => {
+                message.copies = if fate == Fate::Twice { 2 } else { 0 };
                 now
             }
             Fate::BehindNext => {
-                self.held
-                    .entry(message.topic.clone())
-                    .or_default()
-                    .push(message);
-                return;
+                let held = self.held.entry(message.topic.clone());
+                return held.or_default().push(message);
             }
         };
         let held = self.held.remove(&message.topic).unwrap_or_default();
@@ -288,14 +255,10 @@ impl Desk {
 
     fn let_leave(&mut self) {
         let now = clock::now();
-        while self
-            .leaving
-            .peek()
-            .is_some_and(|Reverse((at, ..))| *at <= now)
+        let is_due = |Reverse((at, ..)): &Reverse<(u64, u64, Leaving)>| *at <= now;
+        while self.leaving.peek().is_some_and(is_due)
+            && let Some(Reverse((_, _, message))) = self.leaving.pop()
         {
-            let Some(Reverse((_, _, message))) = self.leaving.pop() else {
-                return;
-            };
             for _ in 0..message.copies {
                 for line in self.lines.iter_mut().filter(|line| !line.is_gone) {
                     line.deliver(&message);
@@ -304,9 +267,9 @@ impl Desk {
             let (number, id) = message.from;
             if let Some(line) = self.lines.get_mut(number) {
                 match message.qos {
-                    0 => {}
-                    1 => line.machine.puback(id, ReasonCode::Success, &mut line.out),
-                    _ => line.machine.pubrec(id, ReasonCode::Success, &mut line.out),
+                    QoS::AtMostOnce => {}
+                    QoS::AtLeastOnce => line.machine.puback(id, ReasonCode::Success, &mut line.out),
+                    QoS::ExactlyOnce => line.machine.pubrec(id, ReasonCode::Success, &mut line.out),
                 }
             }
         }
@@ -315,18 +278,11 @@ impl Desk {
 
 impl Connection {
     fn deliver(&mut self, message: &Leaving) {
-        let Some((_, granted)) = self
-            .filters
-            .iter()
-            .find(|(filter, _)| *filter == message.topic)
-        else {
+        let mut filters = self.filters.iter();
+        let Some((_, granted)) = filters.find(|(filter, _)| *filter == message.topic) else {
             return;
         };
-        let qos = match message.qos.min(*granted as u8) {
-            0 => QoS::AtMostOnce,
-            1 => QoS::AtLeastOnce,
-            _ => QoS::ExactlyOnce,
-        };
+        let qos = message.qos.min(*granted);
         let id = self.next_id;
         self.next_id = self.next_id.checked_add(1).unwrap_or(1);
         let publish = PublishOut {

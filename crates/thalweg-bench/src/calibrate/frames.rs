@@ -7,30 +7,35 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use super::link::skipped;
+use super::{Finding, Wishes, or_missed};
 use crate::brokers::{self, NoBroker};
 use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Workload};
 use crate::net::capture::Capture;
-use crate::net::check::Finding;
 use crate::net::network::name_of_ours;
 use crate::net::split::Cause;
 use crate::net::{CLIENT_HOST, Network, Wire, network};
 
-/// All of it, with a broker of this name. Takes about half a minute.
-pub fn everything(system: &str) -> io::Result<Vec<Finding>> {
+/// Takes about half a minute.
+pub fn run(_: &Wishes, _: &AtomicBool) -> Vec<Finding> {
+    or_missed("frames", everything("thalweg"))
+}
+
+/// All of it, with a broker of this name.
+fn everything(system: &str) -> io::Result<Vec<Finding>> {
     if let Err(why) = network::is_possible() {
-        return Ok(vec![skipped("bytes of exchanges", &why)]);
+        return Ok(vec![Finding::skipped("bytes of exchanges", why)]);
     }
     let mut findings = Vec::new();
     for exchange in EXCHANGES {
-        match measured(system, &exchange) {
+        match measured(system, exchange) {
             Ok(found) => findings.extend(found),
             Err(NoBroker::Absent(install)) => {
                 let why = format!("{system} is not installed; {install}");
-                return Ok(vec![skipped("bytes of exchanges", &why)]);
+                return Ok(vec![Finding::skipped("bytes of exchanges", why)]);
             }
             Err(NoBroker::Failed(error)) => return Err(error),
         }
@@ -38,46 +43,16 @@ pub fn everything(system: &str) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// One kind of message.
-struct Exchange {
-    name: &'static str,
-    protocol: Protocol,
-    qos: u8,
-    /// Bytes of frames for a message of 60 bytes, both legs, computed from the protocols' rules.
-    study: u64,
-}
+/// One kind of message: its name, protocol and quality, and the bytes of frames for a message of 60 bytes, both legs, computed
+/// from the protocols' rules.
+type Exchange = (&'static str, Protocol, u8, u64);
 
 const EXCHANGES: [Exchange; 5] = [
-    Exchange {
-        name: "MQTT QoS 0",
-        protocol: Protocol::Mqtt,
-        qos: 0,
-        study: 410,
-    },
-    Exchange {
-        name: "MQTT QoS 1",
-        protocol: Protocol::Mqtt,
-        qos: 1,
-        study: 554,
-    },
-    Exchange {
-        name: "MQTT QoS 2",
-        protocol: Protocol::Mqtt,
-        qos: 2,
-        study: 834,
-    },
-    Exchange {
-        name: "CoAP CON",
-        protocol: Protocol::Coap,
-        qos: 1,
-        study: 334,
-    },
-    Exchange {
-        name: "CoAP NON",
-        protocol: Protocol::Coap,
-        qos: 0,
-        study: 288,
-    },
+    ("MQTT QoS 0", Protocol::Mqtt, 0, 410),
+    ("MQTT QoS 1", Protocol::Mqtt, 1, 554),
+    ("MQTT QoS 2", Protocol::Mqtt, 2, 834),
+    ("CoAP CON", Protocol::Coap, 1, 334),
+    ("CoAP NON", Protocol::Coap, 0, 288),
 ];
 
 /// What was exchanged, as counted by the program that wrote and read it.
@@ -92,28 +67,25 @@ struct Reckoned {
 
 impl Reckoned {
     fn frame(&mut self, headers: u64, length: usize) {
-        self.data = self.data
-            + Wire {
-                bytes: headers + length as u64,
-                frames: 1,
-            };
+        self.data = self.data + wire(headers + length as u64, 1);
     }
 }
 
-fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker> {
+fn wire(bytes: u64, frames: u64) -> Wire {
+    Wire { bytes, frames }
+}
+
+fn measured(system: &str, exchange: Exchange) -> Result<Vec<Finding>, NoBroker> {
+    let (name, protocol, qos, study) = exchange;
     let network = Network::up(&name_of_ours("cal-frames"), &Link::LOOPBACK, 1)?;
     let capture = Capture::start(&network)?;
-    let broker = brokers::start(
-        &cell(system, exchange.protocol, exchange.qos),
-        Some(network.broker()),
-    )?;
-    let address = broker
-        .address(exchange.protocol)
-        .ok_or_else(|| io::Error::other("the broker has no address"))?;
+    let broker = brokers::start(&cell(system, protocol, qos), Some(network.broker()))?;
+    let address = broker.address(protocol);
+    let address = address.ok_or_else(|| io::Error::other("the broker has no address"))?;
     let (reckoned, before, after, captured) = network.client().within(|| {
-        let mut talk: Box<dyn Talk> = match exchange.protocol {
-            Protocol::Coap => Box::new(Coap::begin(address, exchange.qos)?),
-            _ => Box::new(Mqtt::begin(address, exchange.qos)?),
+        let mut talk: Box<dyn Talk> = match protocol {
+            Protocol::Coap => Box::new(Coap::begin(address, qos)?),
+            _ => Box::new(Mqtt::begin(address, qos)?),
         };
         // What belongs to connecting and subscribing is over, delayed acknowledgements with it.
         thread::sleep(QUIET);
@@ -130,77 +102,67 @@ fn measured(system: &str, exchange: &Exchange) -> Result<Vec<Finding>, NoBroker>
     })?;
     let (all, counted) = (captured.all(), after - before);
     let pure = all.of(Cause::Acknowledgement) - reckoned.empty;
-    let wanted = reckoned.data
-        + reckoned.empty
-        + reckoned.pings
-        + Wire {
-            bytes: pure.frames * ACKNOWLEDGEMENT,
-            frames: pure.frames,
-        };
-    let name = exchange.name;
+    let acknowledging = wire(pure.frames * ACKNOWLEDGEMENT, pure.frames);
+    let wanted = reckoned.data + reckoned.empty + reckoned.pings + acknowledging;
     let data = all.of(Cause::Data);
-    let (repeated, other) = (
-        all.of(Cause::Repetition).frames,
-        all.of(Cause::Other).frames,
-    );
     let payload = 2 * MESSAGES * PAYLOAD as u64;
-    let mut findings = vec![
-        Finding {
-            what: format!("{name}: {MESSAGES} messages of {PAYLOAD} B, interfaces"),
-            wanted: format!(
-                "{} B in {} frames, {} of them only acknowledge",
-                wanted.bytes, wanted.frames, pure.frames
-            ),
-            found: format!("{} B in {}", counted.bytes, counted.frames),
-            is_right: Some(counted == wanted),
-        },
-        Finding {
-            what: format!("{name}: the same, capture"),
-            wanted: format!("{} B in {} frames", counted.bytes, counted.frames),
-            found: format!("{} B in {}", all.total().bytes, all.total().frames),
-            is_right: Some(all.total() == counted),
-        },
-        Finding {
-            what: format!("{name}: by cause"),
-            wanted: format!(
-                "{payload} B payload in {} B of {} data frames, nothing sent again",
-                reckoned.data.bytes, reckoned.data.frames
-            ),
-            found: format!(
-                "{} B payload, {} protocol, {} headers: {} B in {}; {} sent again, {} else",
-                all.payload,
-                all.protocol,
-                all.transport(),
-                data.bytes,
-                data.frames,
-                repeated,
-                other
-            ),
-            is_right: Some(
-                (all.payload, data, repeated + other) == (payload, reckoned.data, 0)
-                    && all.of(Cause::Acknowledgement).bytes
-                        == reckoned.empty.bytes + pure.frames * ACKNOWLEDGEMENT,
-            ),
-        },
-    ];
+    let [again, other] = [Cause::Repetition, Cause::Other].map(|cause| all.of(cause).frames);
+    let total = all.total();
     let each = counted.bytes as f64 / MESSAGES as f64;
     // The study's reckoning has one frame that only acknowledges on each leg.
     let acknowledged = pure.frames as f64 / MESSAGES as f64;
-    let differs = match exchange.protocol {
-        Protocol::Coap => format!("{:+.1} B: tokens and options", each - exchange.study as f64),
-        _ => format!("{acknowledged:.2} acknowledgements instead of 2"),
+    let off = each - study as f64;
+    let (differs, is_as_reckoned) = match protocol {
+        Protocol::Coap => (
+            format!("{off:+.1} B: tokens and options"),
+            off.abs() <= OPTIONS,
+        ),
+        _ => (
+            format!("{acknowledged:.2} acknowledgements instead of 2"),
+            (off - (acknowledged - 2.0) * ACKNOWLEDGEMENT as f64).abs() < 0.01,
+        ),
     };
-    let without = each - (acknowledged - 2.0) * ACKNOWLEDGEMENT as f64;
-    findings.push(Finding {
-        what: format!("{name}: a message of {PAYLOAD} B, both legs"),
-        wanted: format!("{} B (EXPERIMENTS 3.2)", exchange.study),
-        found: format!("{each:.1} B; {differs}"),
-        is_right: match exchange.protocol {
-            Protocol::Coap => Some((each - exchange.study as f64).abs() <= OPTIONS),
-            _ => Some((without - exchange.study as f64).abs() < 0.01),
-        },
-    });
-    Ok(findings)
+    let words = |of: Wire| format!("{} B in {}", of.bytes, of.frames);
+    Ok(vec![
+        Finding::new(
+            format!("{name}: {MESSAGES} messages of {PAYLOAD} B, interfaces"),
+            format!(
+                "{} frames, {} of them only acknowledge",
+                words(wanted),
+                pure.frames
+            ),
+            words(counted),
+            counted == wanted,
+        ),
+        Finding::new(
+            format!("{name}: the same, capture"),
+            format!("{} frames", words(counted)),
+            words(total),
+            total == counted,
+        ),
+        Finding::new(
+            format!("{name}: by cause"),
+            format!(
+                "{payload} B payload in {} B of {} data frames, nothing sent again",
+                reckoned.data.bytes, reckoned.data.frames
+            ),
+            format!(
+                "{} B payload, {} protocol, {} headers: {}; {again} sent again, {other} else",
+                all.payload,
+                all.protocol,
+                all.transport(),
+                words(data),
+            ),
+            (all.payload, data, again + other) == (payload, reckoned.data, 0)
+                && all.of(Cause::Acknowledgement).bytes == reckoned.empty.bytes + acknowledging.bytes,
+        ),
+        Finding::new(
+            format!("{name}: a message of {PAYLOAD} B, both legs"),
+            format!("{study} B (EXPERIMENTS 3.2)"),
+            format!("{each:.1} B; {differs}"),
+            is_as_reckoned,
+        ),
+    ])
 }
 
 /// Publisher and subscriber of one protocol.
@@ -251,45 +213,57 @@ impl Talk for Mqtt {
         }
         body.resize(body.len() + PAYLOAD, b'x');
         let message = [&[0x30 | (self.qos << 1), body.len() as u8], &body[..]].concat();
-        let write = |stream: &mut TcpStream, bytes: &[u8], reckoned: &mut Reckoned| {
-            reckoned.frame(TCP_HEADERS, bytes.len());
-            stream.write_all(bytes)
-        };
-        let read =
-            |stream: &mut TcpStream, first: u8, reckoned: &mut Reckoned| -> io::Result<Vec<u8>> {
-                let packet = packet(stream)?;
-                reckoned.frame(TCP_HEADERS, packet.len());
-                expect(&packet, first)?;
-                Ok(packet)
+        let publish = 0x30 | (self.qos << 1);
+        let mut identifier = number;
+        for (leg, does, first) in SCRIPTS[usize::from(self.qos)] {
+            let stream = match leg {
+                'p' => &mut self.publisher,
+                _ => &mut self.subscriber,
             };
-        // Both legs say the same, with an identifier of their own.
-        write(&mut self.publisher, &message, reckoned)?;
-        match self.qos {
-            0 => {}
-            1 => drop(read(&mut self.publisher, 0x40, reckoned)?),
-            _ => {
-                read(&mut self.publisher, 0x50, reckoned)?;
-                write(&mut self.publisher, &answer(0x62, number), reckoned)?;
-                read(&mut self.publisher, 0x70, reckoned)?;
+            let first = if *first == 0x30 { publish } else { *first };
+            let bytes = match (does, first == publish) {
+                ('>', true) => message.clone(),
+                ('>', false) => answer(first, identifier).to_vec(),
+                _ => packet(stream)?,
+            };
+            reckoned.frame(TCP_HEADERS, bytes.len());
+            match does {
+                '>' => stream.write_all(&bytes)?,
+                _ => expect(&bytes, first)?,
             }
-        }
-        let came = read(&mut self.subscriber, 0x30 | (self.qos << 1), reckoned)?;
-        let identifier = came
-            .get(13..15)
-            .and_then(|two| two.first_chunk())
-            .map_or(0, |two| u16::from_be_bytes(*two));
-        match self.qos {
-            0 => {}
-            1 => write(&mut self.subscriber, &answer(0x40, identifier), reckoned)?,
-            _ => {
-                write(&mut self.subscriber, &answer(0x50, identifier), reckoned)?;
-                read(&mut self.subscriber, 0x62, reckoned)?;
-                write(&mut self.subscriber, &answer(0x70, identifier), reckoned)?;
+            // Both legs say the same, with an identifier of their own; there is none at QoS 0, where it is not used.
+            if (*leg, *does, first) == ('s', '<', publish) {
+                identifier = u16::from_be_bytes([bytes[13], bytes[14]]);
             }
         }
         Ok(())
     }
 }
+
+/// What is said of a message: on the publisher's leg or the subscriber's, by the client (`>`) or to it (`<`), and how the packet
+/// begins (PUBLISH without its flags).
+type Script = &'static [(char, char, u8)];
+
+/// By quality of service.
+const SCRIPTS: [Script; 3] = [
+    &[('p', '>', 0x30), ('s', '<', 0x30)],
+    &[
+        ('p', '>', 0x30),
+        ('p', '<', 0x40),
+        ('s', '<', 0x30),
+        ('s', '>', 0x40),
+    ],
+    &[
+        ('p', '>', 0x30),
+        ('p', '<', 0x50),
+        ('p', '>', 0x62),
+        ('p', '<', 0x70),
+        ('s', '<', 0x30),
+        ('s', '>', 0x50),
+        ('s', '<', 0x62),
+        ('s', '>', 0x70),
+    ],
+];
 
 fn answer(first: u8, identifier: u16) -> [u8; 4] {
     let [high, low] = identifier.to_be_bytes();
@@ -302,7 +276,7 @@ fn packet(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     stream.read_exact(&mut head)?;
     let mut packet = head.to_vec();
     packet.resize(2 + usize::from(head[1]), 0);
-    stream.read_exact(packet.get_mut(2..).unwrap_or_default())?;
+    stream.read_exact(&mut packet[2..])?;
     Ok(packet)
 }
 
@@ -381,21 +355,17 @@ fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> 
     loop {
         let mut buffer = [0; 1500];
         let length = socket.recv(&mut buffer)?;
-        let message = buffer.get(..length).unwrap_or_default().to_vec();
-        let (Some(&first), Some(&code)) = (message.first(), message.get(1)) else {
+        let message = buffer[..length].to_vec();
+        let Some(&[first, code, high, low]) = message.first_chunk() else {
             return Err(gone());
         };
-        let short = Wire {
-            bytes: UDP_HEADERS + 4,
-            frames: 1,
-        };
-        let id = [*message.get(2).unwrap_or(&0), *message.get(3).unwrap_or(&0)];
+        let short = wire(UDP_HEADERS + 4, 1);
         let asks = first >> 4 & 3 == 0;
         match (code, asks) {
             // A ping; the answer is a reset (RFC 7252 §4.3).
             (0, true) => {
                 reckoned.pings = reckoned.pings + short + short;
-                socket.send(&[0x70, 0, id[0], id[1]])?;
+                socket.send(&[0x70, 0, high, low])?;
                 continue;
             }
             (0, false) => {
@@ -406,7 +376,7 @@ fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> 
         }
         reckoned.frame(UDP_HEADERS, length);
         if asks {
-            socket.send(&[0x60, 0, id[0], id[1]])?;
+            socket.send(&[0x60, 0, high, low])?;
             reckoned.empty = reckoned.empty + short;
         }
         return Ok(message);
@@ -416,10 +386,9 @@ fn response(socket: &UdpSocket, reckoned: &mut Reckoned) -> io::Result<Vec<u8>> 
 /// A cell of which only the broker matters.
 pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
     let leg = Leg {
-        protocol,
-        qos,
         version: 3,
         window: 1,
+        ..Leg::of(protocol, qos)
     };
     let mut broker_settings = BTreeMap::new();
     if system == "thalweg" && protocol == Protocol::Coap {
@@ -469,34 +438,22 @@ const OPTIONS: f64 = 40.0;
 
 #[cfg(test)]
 mod tests {
+    use super::super::Verdict;
     use super::*;
 
     #[test]
     fn every_byte_is_counted_where_there_may_be_links() {
-        for system in ["thalweg", "mosquitto"] {
-            let exchanges = if system == "thalweg" {
-                &EXCHANGES[..]
-            } else {
-                &EXCHANGES[..3]
-            };
+        if let Err(why) = network::is_possible() {
+            return println!("skipped: {why}");
+        }
+        for (system, exchanges) in [("thalweg", &EXCHANGES[..]), ("mosquitto", &EXCHANGES[..3])] {
             for exchange in exchanges {
-                if let Err(why) = network::is_possible() {
-                    println!("skipped: {why}");
-                    return;
-                }
-                match measured(system, exchange) {
+                match measured(system, *exchange) {
                     Ok(findings) => {
-                        for finding in &findings {
-                            println!(
-                                "{system} {}: {}; {}: {:?}",
-                                finding.what, finding.wanted, finding.found, finding.is_right
-                            );
+                        for finding in findings {
+                            println!("{system} {finding:?}");
+                            assert_eq!(finding.verdict, Verdict::Held);
                         }
-                        assert!(
-                            findings
-                                .iter()
-                                .all(|finding| finding.is_right == Some(true))
-                        );
                     }
                     Err(NoBroker::Absent(install)) => {
                         println!("skipped: {system} is not installed; {install}")

@@ -6,15 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::{Finding, Verdict, Wishes, or_missed};
 use crate::cell::{Engine, Link};
-use crate::net::check::{self, Finding};
+use crate::net::check;
 use crate::net::network::name_of_ours;
 use crate::net::{BROKER_HOST, Loss, Network, network};
 
+pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
+    let packets = if wishes.quick { 10_000 } else { 100_000 };
+    or_missed("links", everything(packets, stop))
+}
+
 /// All of it; `packets` for each loss, direction and engine, of which E0 asks 100,000. Takes about a minute.
-pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
+fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
     if let Err(why) = network::is_possible() {
-        return Ok(vec![skipped("links: loss, rate, delay", &why)]);
+        return Ok(vec![Finding::skipped("links: loss, rate, delay", why)]);
     }
     let mut findings = Vec::new();
     for (engine, who) in ENGINES {
@@ -28,12 +34,13 @@ pub fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
                 return Ok(findings);
             }
             let loss = Loss::percent(f64::from(percent));
-            findings.extend(check::losses(&network, who, loss, packets, DEVIATIONS)?);
+            let found = check::losses(&network, who, loss, packets, DEVIATIONS)?;
+            findings.extend(found.into_iter().map(Finding::from));
         }
         drop(network);
         findings.push(goodput(engine, who, 95_000_000)?);
     }
-    findings.push(check::delay(Duration::from_millis(50))?);
+    findings.push(check::delay(Duration::from_millis(50))?.into());
     Ok(findings)
 }
 
@@ -45,12 +52,9 @@ fn goodput(engine: Engine, who: &str, rate: u64) -> io::Result<Finding> {
         ..Link::LOOPBACK
     };
     let network = Network::up(&name_of_ours("cal-link"), &link, 1)?;
-    let listener = network
-        .broker()
-        .within(|| TcpListener::bind((BROKER_HOST, 5001)))?;
-    let mut sender = network
-        .client()
-        .within(|| TcpStream::connect((BROKER_HOST, 5001)))?;
+    let place = (BROKER_HOST, 5001);
+    let listener = network.broker().within(|| TcpListener::bind(place))?;
+    let mut sender = network.client().within(|| TcpStream::connect(place))?;
     let (mut receiver, _) = listener.accept()?;
     let (received, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let rate_found = thread::scope(|scope| {
@@ -76,26 +80,21 @@ fn goodput(engine: Engine, who: &str, rate: u64) -> io::Result<Finding> {
     // Of a full frame of 1,514 bytes, 66 are headers.
     let wanted = rate as f64 * 1448.0 / 1514.0;
     let off = rate_found / wanted - 1.0;
-    Ok(Finding {
-        what: format!("{who}: data through {} Mbit/s", rate / 1_000_000),
-        wanted: format!("{:.2} Mbit/s ± 2 %", wanted / 1e6),
-        found: format!("{:.2} Mbit/s ({:+.2} %)", rate_found / 1e6, off * 100.0),
-        is_right: match (off.abs() <= 0.02, engine) {
-            // An emulator that does not get the processor carries less. A trial sees that by what did not fit.
-            (false, Engine::Emulator) if off < 0.0 => None,
-            (is_within, _) => Some(is_within),
+    let finding = Finding::new(
+        format!("{who}: data through {} Mbit/s", rate / 1_000_000),
+        format!("{:.2} Mbit/s ± 2 %", wanted / 1e6),
+        format!("{:.2} Mbit/s ({:+.2} %)", rate_found / 1e6, off * 100.0),
+        off.abs() <= 0.02,
+    );
+    // An emulator that does not get the processor carries less. A trial sees that by what did not fit.
+    let is_of_machine = engine == Engine::Emulator && off < -0.02;
+    Ok(match is_of_machine {
+        true => Finding {
+            verdict: Verdict::Told,
+            ..finding
         },
+        false => finding,
     })
-}
-
-/// What cannot be done here, and why.
-pub(super) fn skipped(what: &str, why: &str) -> Finding {
-    Finding {
-        what: what.to_owned(),
-        wanted: "to be measured".to_owned(),
-        found: format!("skipped: {why}"),
-        is_right: None,
-    }
 }
 
 const ENGINES: [(Engine, &str); 2] = [(Engine::Kernel, "kernel"), (Engine::Emulator, "emulator")];
@@ -112,26 +111,15 @@ mod tests {
     #[test]
     fn links_do_what_they_say_where_there_may_be_links() {
         let findings = everything(2000, &AtomicBool::new(false)).expect("a link");
-        for finding in &findings {
-            println!(
-                "{}: {}; {}: {:?}",
-                finding.what, finding.wanted, finding.found, finding.is_right
-            );
-        }
+        let is_of_loss = |it: &&Finding| it.expected.ends_with("lost");
+        let of_losses: Vec<&Finding> = findings.iter().filter(is_of_loss).collect();
         // Rates and delays are a matter of what else runs; losses are not.
-        let of_losses = findings
-            .iter()
-            .filter(|finding| finding.wanted.ends_with("lost"));
+        let mut verdicts = of_losses.iter().map(|it| &it.verdict);
+        assert!(verdicts.all(|it| *it == Verdict::Held), "{findings:?}");
+        let is_skipped = |it: &Finding| matches!(it.verdict, Verdict::Skipped(_));
         assert!(
-            of_losses
-                .clone()
-                .all(|finding| finding.is_right == Some(true))
-        );
-        assert!(
-            of_losses.count() == 20
-                || findings
-                    .iter()
-                    .all(|finding| finding.found.starts_with("skipped"))
+            of_losses.len() == 20 || findings.iter().all(is_skipped),
+            "{findings:?}"
         );
     }
 
@@ -139,12 +127,10 @@ mod tests {
     #[ignore = "a minute or two: what `thalweg bench calibrate` does"]
     fn links_do_what_they_say_over_a_hundred_thousand_packets() {
         for finding in everything(100_000, &AtomicBool::new(false)).expect("a link") {
-            println!(
-                "{}: {}; {}: {:?}",
-                finding.what, finding.wanted, finding.found, finding.is_right
-            );
+            println!("{finding:?}");
+            let is_of_loss = finding.expected.ends_with("lost");
             assert!(
-                finding.is_right != Some(false) || !finding.wanted.ends_with("lost"),
+                !is_of_loss || finding.verdict != Verdict::Missed,
                 "{finding:?}"
             );
         }

@@ -22,12 +22,15 @@ mod queueing;
 mod stall;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload};
+use self::fake::{Fake, Service};
+use crate::cell::{Cell, Driver, Leg, Load, Measured, Phases, Protocol, Workload};
 use crate::net::check;
+use crate::trial;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
@@ -108,11 +111,9 @@ impl Finding {
     }
 }
 
-/// A self-test of E0.
+/// A self-test of E0; its number is its place among the calibration's items, from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its number among the calibration's items, from 1.
-    pub number: u8,
     pub name: &'static str,
     pub about: &'static str,
     /// Runs it; it ends early when told to stop.
@@ -121,106 +122,100 @@ pub struct Check {
 
 pub const CHECKS: [Check; 6] = [
     Check {
-        number: 1,
         name: "ceiling",
         about: "what each driver can send into a null sink",
         run: ceiling::run,
     },
     Check {
-        number: 2,
         name: "stall",
         about: "a broker that stalls shows in the response times",
         run: stall::run,
     },
     Check {
-        number: 3,
         name: "queueing",
         about: "waits at servers of which theory knows them",
         run: queueing::run,
     },
     Check {
-        number: 4,
         name: "link",
         about: "losses, rates and delays of networks",
-        run: links,
+        run: link::run,
     },
     Check {
-        number: 5,
         name: "frames",
         about: "bytes on the wire, frame by frame",
-        run: frames,
+        run: frames::run,
     },
     Check {
-        number: 6,
         name: "counting",
         about: "gaps, repetitions, reordering",
         run: counting::run,
     },
 ];
 
-fn links(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
-    all(
-        "links",
-        link::everything(if wishes.quick { 10_000 } else { 100_000 }, stop),
-    )
-}
-
-fn frames(_: &Wishes, _: &AtomicBool) -> Vec<Finding> {
-    all("frames", frames::everything("thalweg"))
-}
-
-/// What the network's own tests say.
-fn all(name: &str, found: std::io::Result<Vec<check::Finding>>) -> Vec<Finding> {
-    let found = match found {
-        Ok(found) => found,
-        // What is merely absent here has said so itself; this should have worked.
-        Err(error) => {
-            return vec![Finding::new(
-                name,
-                "it can be measured",
-                error.to_string(),
-                false,
-            )];
+impl From<check::Finding> for Finding {
+    fn from(found: check::Finding) -> Finding {
+        match found.is_right {
+            Some(holds) => Finding::new(found.what, found.wanted, found.found, holds),
+            None => Finding {
+                expected: found.wanted,
+                ..Finding::told(found.what, found.found)
+            },
         }
-    };
-    let ours = |found: check::Finding| match (found.is_right, found.found.strip_prefix("skipped: "))
-    {
-        (Some(holds), _) => Finding::new(found.what, found.wanted, found.found, holds),
-        (None, Some(why)) => Finding::skipped(found.what, why),
-        (None, None) => Finding {
-            expected: found.wanted,
-            ..Finding::told(found.what, found.found)
-        },
-    };
-    found.into_iter().map(ours).collect()
+    }
 }
 
-/// A cell at a broker of ours on the loopback: MQTT 5, 60 bytes, no settling, no warm-up.
-fn cell(
-    address: std::net::SocketAddr,
+/// What was found; what is merely absent here says so itself, and anything else should have worked.
+fn or_missed(name: &str, found: io::Result<Vec<Finding>>) -> Vec<Finding> {
+    found.unwrap_or_else(|error| {
+        let error = error.to_string();
+        vec![Finding::new(name, "it can be measured", error, false)]
+    })
+}
+
+/// A run at a broker of ours on the loopback: MQTT 5, messages of 60 bytes.
+struct Run {
     driver: Driver,
     qos: u8,
     window: u32,
-    load: Load,
-    phases: Phases,
+    /// Messages a second of each flow.
+    rate: f64,
+    flows: u32,
+    arrivals: &'static str,
+    warmup_ns: u64,
+    measure_ns: u64,
+    drain_ns: u64,
     seed: u64,
-) -> Cell {
-    let leg = Leg {
-        protocol: Protocol::Mqtt,
-        qos,
-        version: 5,
-        window,
-    };
-    Cell {
-        experiment: "E0".to_owned(),
-        seed,
-        system: address.to_string(),
-        driver,
-        publish: leg,
-        subscribe: leg,
-        workload: Workload::Fixed { bytes: 60 },
-        load,
-        phases,
-        ..Cell::blank()
+}
+
+impl Run {
+    fn measure(&self, service: Service, stop: &AtomicBool) -> io::Result<Measured> {
+        let fake = Fake::start(service)?;
+        let leg = Leg {
+            window: self.window,
+            ..Leg::of(Protocol::Mqtt, self.qos)
+        };
+        let cell = Cell {
+            experiment: "E0".to_owned(),
+            seed: self.seed,
+            system: fake.address().to_string(),
+            driver: self.driver,
+            publish: leg,
+            subscribe: leg,
+            workload: Workload::Fixed { bytes: 60 },
+            load: Load::Open {
+                rate: self.rate,
+                flows: self.flows,
+                arrivals: self.arrivals.to_owned(),
+            },
+            phases: Phases {
+                settle_ns: 0,
+                warmup_ns: self.warmup_ns,
+                measure_ns: self.measure_ns,
+                drain_ns: self.drain_ns,
+            },
+            ..Cell::blank()
+        };
+        Ok(trial::run(&cell, stop))
     }
 }

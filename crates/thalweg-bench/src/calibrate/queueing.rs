@@ -5,33 +5,21 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::fake::{Fake, Fate, Service};
-use super::{Finding, Wishes, cell};
-use crate::cell::{Driver, Load, Phases, Row, Standing};
+use super::fake::Fate;
+use super::{Finding, Run, Wishes};
+use crate::cell::{Driver, Row, Standing};
 use crate::stats::{mean, mean_interval};
-use crate::trial;
 
-/// A server for each topic: it takes so long for each message, one after the other.
-#[derive(Debug)]
-struct Servers {
-    takes: u64,
-    free_at: BTreeMap<String, u64>,
-}
+/// Servers, one for each topic, that take [`SERVICE`] for each message, one after the other: when each is free.
+#[derive(Debug, Default)]
+struct Servers(BTreeMap<String, u64>);
 
 impl Servers {
-    fn new(takes: u64) -> Servers {
-        Servers {
-            takes,
-            free_at: BTreeMap::new(),
-        }
-    }
-}
-
-impl Service for Servers {
-    fn serve(&mut self, topic: &str, _: u64, now: u64) -> Fate {
-        let free = self.free_at.entry(topic.to_owned()).or_default();
-        *free = now.max(*free) + self.takes;
-        Fate::At(*free)
+    /// When a message that comes now is done.
+    fn serve(&mut self, topic: &str, now: u64) -> u64 {
+        let free = self.0.entry(topic.to_owned()).or_default();
+        *free = now.max(*free) + SERVICE;
+        *free
     }
 }
 
@@ -58,28 +46,18 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
         .into_iter()
         .map(|note| Finding::told("a run did not count and was repeated", note));
     if regular.len() < REPEATS || random.len() < REPEATS {
-        let (wanted, found) = (
-            format!("{REPEATS} runs of each that count"),
-            format!("{} and {}", regular.len(), random.len()),
-        );
-        let missed = Finding::new(
-            "D/D/1 and M/D/1: this machine was too busy",
-            wanted,
-            found,
-            false,
-        );
+        let wanted = format!("{REPEATS} runs of each that count");
+        let found = format!("{} and {}", regular.len(), random.len());
+        let what = "D/D/1 and M/D/1: this machine was too busy";
+        let missed = Finding::new(what, wanted, found, false);
         return std::iter::once(missed).chain(told).collect();
     }
     let base = mean(&regular);
-    let (service, wait) = (
-        SERVICE as f64 / 1e6,
-        LOAD * SERVICE as f64 / 1e6 / (2.0 * (1.0 - LOAD)),
-    );
+    let service = SERVICE as f64 / 1e6;
+    let wait = LOAD * service / (2.0 * (1.0 - LOAD));
     let waits: Vec<f64> = random.iter().map(|mean| mean - base).collect();
     let interval = mean_interval(&waits, 0.95);
-    let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| {
-        (interval.low, interval.high)
-    });
+    let (low, high) = interval.map_or((f64::NAN, f64::NAN), |it| (it.low, it.high));
     let waited = mean(&waits);
     let close = |measured: f64, theory: f64| (measured / theory - 1.0).abs() <= TOLERANCE;
     let mut findings = vec![
@@ -110,24 +88,27 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
 }
 
 /// One run of all servers.
-fn measure(arrivals: &str, lasts: u64, seed: u64, stop: &AtomicBool) -> std::io::Result<Row> {
-    let fake = Fake::start(Box::new(Servers::new(SERVICE)))?;
-    let load = Load::Open {
+fn measure(
+    arrivals: &'static str,
+    lasts: u64,
+    seed: u64,
+    stop: &AtomicBool,
+) -> std::io::Result<Row> {
+    let mut servers = Servers::default();
+    let service = move |topic: &str, _: u64, now: u64| Fate::At(servers.serve(topic, now));
+    let run = Run {
+        driver: Driver::Bare,
+        qos: 0,
+        window: 1,
         rate: LOAD / (SERVICE as f64 / 1e9),
         flows: SERVERS,
-        arrivals: arrivals.to_owned(),
-    };
-    let phases = Phases {
-        settle_ns: 0,
+        arrivals,
         warmup_ns: 40 * SERVICE,
         measure_ns: lasts,
         drain_ns: 10_000 * MS,
+        seed,
     };
-    Ok(trial::run(
-        &cell(fake.address(), Driver::Bare, 0, 1, load, phases, seed),
-        stop,
-    )
-    .row)
+    Ok(run.measure(Box::new(service), stop)?.row)
 }
 
 /// How long a server takes, nanoseconds.
@@ -157,13 +138,10 @@ mod tests {
             end,
             give_up: 2 * end,
         };
-        let mut servers = Servers::new(SERVICE);
+        let mut servers = Servers::default();
         let mut got = Got::new(times, SERVERS, 1);
         for item in Schedule::open(rate, SERVERS, arrivals, Sizes::Fixed(60), seed, end) {
-            let Fate::At(at) = servers.serve(&item.flow.to_string(), u64::from(item.seq), item.at)
-            else {
-                unreachable!("it always serves");
-            };
+            let at = servers.serve(&item.flow.to_string(), item.at);
             let header = Header {
                 run: 1,
                 flow: item.flow,
@@ -195,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_server_takes_one_after_the_other_and_each_topic_has_its_own() {
-        let mut servers = Servers::new(10);
-        let at = [("a", 0), ("a", 3), ("b", 4), ("a", 50)]
-            .map(|(topic, now)| servers.serve(topic, 0, now));
-        assert_eq!(at, [10, 20, 14, 60].map(Fate::At));
+        let mut servers = Servers::default();
+        let came = [("a", 0), ("a", 3), ("b", 4), ("a", 50)];
+        let done = came.map(|(topic, now)| servers.serve(topic, now * MS));
+        assert_eq!(done, [10, 20, 14, 60].map(|at| at * MS));
     }
 }

@@ -3,29 +3,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::fake::{Fake, Fate, Service};
-use super::{Finding, Wishes, cell};
-use crate::cell::{Cell, Driver, Load, Measured, Phases, Standing};
+use super::fake::Fate;
+use super::{Finding, Run, Wishes};
+use crate::cell::{Driver, Measured, Standing};
 use crate::load::clock;
-use crate::trial;
 
-/// Does nothing for `lasts` of each `every` nanoseconds.
-#[derive(Debug)]
-struct Stalling {
-    begun: u64,
-    every: u64,
-    lasts: u64,
-}
-
-impl Service for Stalling {
-    fn serve(&mut self, _: &str, _: u64, now: u64) -> Fate {
-        let into = now.saturating_sub(self.begun) % self.every;
-        Fate::At(if into < self.lasts {
-            now - into + self.lasts
-        } else {
-            now
-        })
-    }
+/// When what arrives leaves a broker that does nothing for `lasts` of each `every` nanoseconds since `begun`.
+fn leaves(now: u64, begun: u64, every: u64, lasts: u64) -> u64 {
+    let into = now.saturating_sub(begun) % every;
+    now + lasts.saturating_sub(into)
 }
 
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
@@ -35,7 +21,7 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
         (10_000 * MS, 1_000 * MS)
     };
     match measure(every, lasts, 2, wishes.seed, stop) {
-        Ok((_, measured)) => judge(lasts, &measured),
+        Ok(measured) => judge(lasts, &measured),
         Err(error) => vec![Finding::skipped("stall", error.to_string())],
     }
 }
@@ -47,26 +33,22 @@ fn measure(
     periods: u64,
     seed: u64,
     stop: &AtomicBool,
-) -> std::io::Result<(Cell, Measured)> {
-    let fake = Fake::start(Box::new(Stalling {
-        begun: clock::now(),
-        every,
-        lasts,
-    }))?;
-    let load = Load::Open {
+) -> std::io::Result<Measured> {
+    let begun = clock::now();
+    let service = move |_: &str, _: u64, now: u64| Fate::At(leaves(now, begun, every, lasts));
+    let run = Run {
+        driver: Driver::Bare,
+        qos: 1,
+        window: WINDOW,
         rate: RATE,
         flows: 1,
-        arrivals: "periodic".to_owned(),
-    };
-    let phases = Phases {
-        settle_ns: 0,
+        arrivals: "periodic",
         warmup_ns: 0,
         measure_ns: periods * every,
         drain_ns: 30_000 * MS,
+        seed,
     };
-    let cell = cell(fake.address(), Driver::Bare, 1, WINDOW, load, phases, seed);
-    let measured = trial::run(&cell, stop);
-    Ok((cell, measured))
+    run.measure(Box::new(service), stop)
 }
 
 fn judge(lasts: u64, measured: &Measured) -> Vec<Finding> {
@@ -127,14 +109,14 @@ mod tests {
     /// Three stalls of 50 ms. Times on a busy machine are not judged: only that the wait is where it belongs.
     #[test]
     fn a_stall_is_in_the_response_times_of_all_that_were_due_in_it() {
-        let (cell, measured) =
-            measure(500 * MS, 50 * MS, 3, 1, &AtomicBool::new(false)).expect("a port is free");
+        let stop = AtomicBool::new(false);
+        let measured = measure(500 * MS, 50 * MS, 3, 1, &stop).expect("a port is free");
         let row = &measured.row;
         assert_eq!(
             (row.delivered, row.lost, row.duplicates),
             (row.intended, 0, 0)
         );
-        assert_eq!(row.intended, cell.phases.measure_ns / MS);
+        assert_eq!(row.intended, 3 * 500);
         // Of 150 messages that were due in a stall, 60 are due in its first 20 ms, and wait 30 ms or more.
         let waited = measured
             .response
@@ -147,12 +129,7 @@ mod tests {
 
     #[test]
     fn what_arrives_in_a_stall_leaves_at_its_end() {
-        let mut stalling = Stalling {
-            begun: 1000,
-            every: 100,
-            lasts: 10,
-        };
-        let at = [1000, 1009, 1010, 1099, 1100, 1205].map(|now| stalling.serve("t", 0, now));
-        assert_eq!(at, [1010, 1010, 1010, 1099, 1110, 1210].map(Fate::At));
+        let at = [1000, 1009, 1010, 1099, 1100, 1205].map(|now| leaves(now, 1000, 100, 10));
+        assert_eq!(at, [1010, 1010, 1010, 1099, 1110, 1210]);
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::calibrate::fake::{AtOnce, Fake, Fate, Service};
+use crate::calibrate::fake::{Fake, Fate};
 use crate::cell::{Driver, Leg, Link, Protocol, Workload};
 use crate::studies::plan::phases;
 
@@ -28,7 +28,7 @@ fn cell(fake: &Fake, change: impl FnOnce(&mut Cell)) -> Cell {
 }
 
 fn fake() -> Fake {
-    Fake::start(Box::new(AtOnce)).expect("a port is free")
+    Fake::start(Box::new(|_, _, now| Fate::At(now))).expect("a port is free")
 }
 
 fn measure(cell: &Cell) -> Measured {
@@ -151,24 +151,16 @@ fn a_flood_has_neither_gaps_nor_repetitions() {
     }
 }
 
-/// One message after the other, each for so long.
-struct Slow {
-    takes: u64,
-    free: u64,
-}
-
-impl Service for Slow {
-    fn serve(&mut self, _: &str, _: u64, now: u64) -> Fate {
-        self.free = now.max(self.free) + self.takes;
-        Fate::At(self.free)
-    }
-}
-
 /// A window of 40,000 messages kept 20 s of this broker's work under way.
 #[test]
 fn a_flood_arrives_at_a_slow_broker_too() {
-    let (takes, free) = (MS / 2, 0);
-    let fake = Fake::start(Box::new(Slow { takes, free })).expect("a port is free");
+    // One message after the other.
+    let mut free = 0;
+    let service = move |_: &str, _: u64, now: u64| {
+        free = now.max(free) + MS / 2;
+        Fate::At(free)
+    };
+    let fake = Fake::start(Box::new(service)).expect("a port is free");
     let row = measure(&cell(&fake, |cell| {
         cell.load = Load::Flood { flows: 3 };
         cell.phases = phases(0.0, 0.3, 0.7, 10.0);
