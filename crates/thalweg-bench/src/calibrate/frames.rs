@@ -154,7 +154,8 @@ fn measured(system: &str, exchange: Exchange) -> Result<Vec<Finding>, NoBroker> 
                 words(data),
             ),
             (all.payload, data, again + other) == (payload, reckoned.data, 0)
-                && all.of(Cause::Acknowledgement).bytes == reckoned.empty.bytes + acknowledging.bytes,
+                && all.of(Cause::Acknowledgement).bytes
+                    == reckoned.empty.bytes + acknowledging.bytes,
         ),
         Finding::new(
             format!("{name}: a message of {PAYLOAD} B, both legs"),

@@ -5,6 +5,7 @@ use clap::ValueEnum;
 
 use super::quantiles::Quantiles;
 use super::trace::{BIN_S, Bin, Body, Message, Trace};
+use crate::cell::word;
 use crate::sim::random::Random;
 
 /// A class of sources.
@@ -69,10 +70,6 @@ impl Order {
             burst: 10,
         }
     }
-
-    fn kinds(&self) -> u32 {
-        if self.class == Class::Complex { 2 } else { 1 }
-    }
 }
 
 /// Makes a trace; equal orders give equal traces.
@@ -90,21 +87,14 @@ pub fn generate(order: &Order) -> Result<Trace, String> {
         true => Body::Bins(bins(order)),
         false => Body::Messages(messages(order)),
     };
-    let class = order
-        .class
-        .to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned());
     let about = [
-        ("class", class),
+        ("class", word(order.class)),
         ("seed", order.seed.to_string()),
         ("hours", order.hours.to_string()),
         ("sources", order.sources.to_string()),
         ("members", order.members.to_string()),
     ];
-    let about: Vec<(String, String)> = about
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect();
+    let about = about.map(|(key, value)| (key.to_owned(), value)).to_vec();
     match &body {
         Body::Messages(messages) if messages.is_empty() => {
             Err("no message in that time".to_owned())
@@ -128,41 +118,29 @@ fn expected(order: &Order) -> f64 {
 /// What one source of each kind does in each quarter of an hour, as seen in a simulation of some of its members.
 fn bins(order: &Order) -> Vec<Vec<Bin>> {
     let count = (order.hours * 3600.0 / BIN_S as f64).ceil() as u64;
-    let most = if order.class == Class::Complex {
-        CARS_SEEN
-    } else {
-        MEMBERS_SEEN
+    let most = match order.class {
+        Class::Complex => CARS_SEEN,
+        _ => MEMBERS_SEEN,
     };
     let members = order.members.clamp(1, most);
-    let mut sources: Vec<Source> = (0..order.kinds())
+    let share = f64::from(order.members) / f64::from(members);
+    let kinds = if order.class == Class::Complex { 2 } else { 1 };
+    let mut sources: Vec<Source<'_>> = (0..kinds)
         .map(|kind| Source::new(order, kind, members))
         .collect();
     let mut bins = Vec::new();
     for number in 0..count {
         let to = (number + 1) * BIN_S * SECOND_US;
-        let seen = |source: &mut Source| {
-            let mut all = Vec::new();
-            source.run(to, &mut all);
+        let seen = |source: &mut Source<'_>| {
+            let mut all = source.run(to);
             all.sort_unstable_by_key(|(at, _)| *at);
-            let mut gaps: Vec<f64> = all
-                .windows(2)
-                .map(|pair| {
-                    if let [(a, _), (b, _)] = pair {
-                        (b - a) as f64
-                    } else {
-                        0.0
-                    }
-                })
-                .collect();
+            let gaps = all.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64);
+            let mut gaps: Vec<f64> = gaps.collect();
             let mut sizes: Vec<f64> = all.iter().map(|(_, bytes)| f64::from(*bytes)).collect();
-            let bin = Quantiles::of(&mut gaps)
-                .and_then(|gaps| gaps.scaled())
-                .zip(Quantiles::of(&mut sizes));
-            let share = f64::from(order.members) / f64::from(members);
-            bin.map(|(gaps, sizes)| Bin {
+            Some(Bin {
                 rate: all.len() as f64 / BIN_S as f64 * share,
-                gaps,
-                sizes,
+                gaps: Quantiles::of(&mut gaps)?.scaled()?,
+                sizes: Quantiles::of(&mut sizes)?,
             })
         };
         let kinds: Option<Vec<Bin>> = sources.iter_mut().map(seen).collect();
@@ -175,13 +153,11 @@ fn bins(order: &Order) -> Vec<Vec<Bin>> {
 fn messages(order: &Order) -> Vec<Message> {
     let end = (order.hours * 3600.0 * SECOND_US as f64) as u64;
     let mut messages = Vec::new();
-    for number in 0..order.sources {
-        let mut source = Source::new(order, number, order.members.max(1));
-        let mut all = Vec::new();
-        source.run(end, &mut all);
+    for source in 0..order.sources {
+        let all = Source::new(order, source, order.members.max(1)).run(end);
         messages.extend(all.into_iter().map(|(at_us, bytes)| Message {
             at_us,
-            source: number,
+            source,
             bytes,
         }));
     }
@@ -189,209 +165,154 @@ fn messages(order: &Order) -> Vec<Message> {
     messages
 }
 
-enum Source {
-    Gateway(Vec<Node>),
-    Fleet {
-        cars: Vec<Car>,
-        company: u32,
-        random: Random,
-    },
-    Cameras {
-        next_us: Vec<u64>,
-        random: Random,
-    },
-    Plain {
-        class: Class,
-        rate: f64,
-        bytes: u32,
-        burst: u32,
-        next_us: u64,
-        sent: u32,
-        random: Random,
-    },
+/// A publisher, and what it speaks for: the sensors of a gateway, the cars of a company, cameras; or itself.
+struct Source<'a> {
+    order: &'a Order,
+    company: u32,
+    random: Random,
+    members: Vec<Member>,
 }
 
-impl Source {
-    fn new(order: &Order, number: u32, members: u32) -> Source {
-        let mut random = Random::new(order.seed ^ (u64::from(number) << 32) ^ order.class as u64);
-        match order.class {
-            Class::Simple => Source::Gateway(
-                (0..members)
-                    .map(|_| Node::new(phase(&mut random, SECOND_US), random.draw()))
-                    .collect(),
-            ),
-            Class::Complex => {
-                let cars = (0..members)
-                    .map(|_| Car {
-                        next_us: phase(&mut random, 60 * SECOND_US),
-                    })
-                    .collect();
-                Source::Fleet {
-                    cars,
-                    company: number % 2,
-                    random,
-                }
-            }
-            Class::Multimedia => {
-                let next_us = (0..members)
-                    .map(|_| phase(&mut random, 30 * SECOND_US))
-                    .collect();
-                Source::Cameras { next_us, random }
-            }
-            class => {
-                let every = if order.rate > 0.0 {
-                    SECOND_US as f64 / order.rate
-                } else {
-                    SECOND_US as f64
-                };
-                let next_us = if class == Class::Burst {
-                    0
-                } else {
-                    phase(&mut random, every as u64)
-                };
-                let Order {
-                    rate, bytes, burst, ..
-                } = *order;
-                Source::Plain {
-                    class,
-                    rate,
-                    bytes,
-                    burst: burst.max(1),
-                    next_us,
-                    sent: 0,
-                    random,
-                }
-            }
+struct Member {
+    next_us: u64,
+    /// Messages since it began.
+    sent: u32,
+    node: Node,
+}
+
+impl Source<'_> {
+    fn new(order: &Order, number: u32, members: u32) -> Source<'_> {
+        let class = order.class;
+        let mut random = Random::new(order.seed ^ (u64::from(number) << 32) ^ class as u64);
+        let (count, every_us) = match class {
+            Class::Simple => (members, SECOND_US),
+            Class::Complex => (members, 60 * SECOND_US),
+            Class::Multimedia => (members, 30 * SECOND_US),
+            _ if order.rate > 0.0 => (1, (SECOND_US as f64 / order.rate) as u64),
+            _ => (1, SECOND_US),
+        };
+        let member = |_| Member {
+            next_us: match class {
+                Class::Burst => 0,
+                _ => (random.unit() * every_us as f64) as u64,
+            },
+            sent: 0,
+            node: Node::new(if class == Class::Simple {
+                random.draw()
+            } else {
+                0
+            }),
+        };
+        let members = (0..count).map(member).collect();
+        Source {
+            order,
+            company: number % 2,
+            random,
+            members,
         }
     }
 
     /// Goes on to a time and tells times and sizes, of each member in order.
-    fn run(&mut self, to: u64, out: &mut Vec<(u64, u32)>) {
-        match self {
-            Source::Gateway(nodes) => nodes.iter_mut().for_each(|node| node.run(to, out)),
-            Source::Fleet {
-                cars,
-                company,
-                random,
-            } => {
-                for car in cars {
-                    while car.next_us < to {
-                        if random.unit() < availability(hour_of(car.next_us)) {
-                            out.push((car.next_us, report_bytes(*company, random)));
-                        }
-                        car.next_us += 60 * SECOND_US;
+    fn run(&mut self, to: u64) -> Vec<(u64, u32)> {
+        let random = &mut self.random;
+        let mut told = Vec::new();
+        for member in &mut self.members {
+            while member.next_us < to {
+                let hour = (member.next_us as f64 / 3.6e9) % 24.0;
+                let (bytes, gap_us) = match self.order.class {
+                    Class::Simple => (member.node.step(hour).then_some(SIMPLE_BYTES), SECOND_US),
+                    Class::Complex => {
+                        let is_free = random.unit() < availability(hour);
+                        let bytes = is_free.then(|| report_bytes(self.company, random));
+                        (bytes, 60 * SECOND_US)
                     }
-                }
-            }
-            Source::Cameras { next_us, random } => {
-                for next in next_us {
-                    while *next < to {
-                        if random.unit() >= DUPLICATES {
-                            let mean = IMAGE_BYTES * image_factor(hour_of(*next));
-                            // The mean of a log-normal is exp(μ + σ²/2).
-                            let spread =
-                                IMAGE_SIGMA * random.normal() - IMAGE_SIGMA * IMAGE_SIGMA / 2.0;
-                            out.push((*next, (mean * spread.exp()).round() as u32));
-                        }
+                    Class::Multimedia => {
+                        let is_new = random.unit() >= DUPLICATES;
+                        let bytes = is_new.then(|| image_bytes(hour, random));
                         let jitter = (random.unit() * 2.0 - 1.0) * IMAGE_JITTER_S;
-                        *next += ((IMAGE_EVERY_S + jitter) * SECOND_US as f64) as u64;
+                        let gap = (IMAGE_EVERY_S + jitter) * SECOND_US as f64;
+                        (bytes, gap as u64)
                     }
-                }
-            }
-            Source::Plain {
-                class,
-                rate,
-                bytes,
-                burst,
-                next_us,
-                sent,
-                random,
-            } => {
-                while *next_us < to {
-                    out.push((*next_us, *bytes));
-                    *sent += 1;
-                    let every = SECOND_US as f64 / rate.max(1e-6);
-                    let is_last = *sent % if *class == Class::Json { BLOCK } else { *burst } == 0;
-                    *next_us += match class {
-                        // A burst is at once; the next one comes when the rate allows.
-                        Class::Burst if is_last => (every * f64::from(*burst)) as u64,
-                        Class::Burst => 0,
-                        Class::Json if is_last => {
-                            INTERVAL_US
-                                + ((0.001 + random.unit() * 0.999) * SECOND_US as f64) as u64
-                        }
-                        Class::Json => INTERVAL_US,
-                        _ => every.max(1.0) as u64,
-                    };
-                }
+                    _ => {
+                        member.sent += 1;
+                        (
+                            Some(self.order.bytes),
+                            plain_gap(self.order, member.sent, random),
+                        )
+                    }
+                };
+                told.extend(bytes.map(|bytes| (member.next_us, bytes)));
+                member.next_us += gap_us;
             }
         }
+        told
+    }
+}
+
+/// After so many messages of a plain source.
+fn plain_gap(order: &Order, sent: u32, random: &mut Random) -> u64 {
+    let every = SECOND_US as f64 / order.rate.max(1e-6);
+    let burst = order.burst.max(1);
+    match order.class {
+        // A burst is at once; the next one comes when the rate allows.
+        Class::Burst if sent.is_multiple_of(burst) => (every * f64::from(burst)) as u64,
+        Class::Burst => 0,
+        Class::Json if sent.is_multiple_of(BLOCK) => {
+            INTERVAL_US + ((0.001 + random.unit() * 0.999) * SECOND_US as f64) as u64
+        }
+        Class::Json => INTERVAL_US,
+        _ => every.max(1.0) as u64,
     }
 }
 
 /// A node of four channels: temperature, humidity and two of light, in units of their thresholds.
 struct Node {
-    next_us: u64,
     random: Random,
     noise: [f64; 4],
     sent: [f64; 4],
 }
 
 impl Node {
-    fn new(next_us: u64, seed: u64) -> Node {
+    fn new(seed: u64) -> Node {
         Node {
-            next_us,
             random: Random::new(seed),
             noise: [0.0; 4],
             sent: [0.0; 4],
         }
     }
 
-    fn run(&mut self, to: u64, out: &mut Vec<(u64, u32)>) {
-        while self.next_us < to {
-            let hour = hour_of(self.next_us);
-            let light = daylight(hour);
-            let mut is_far = false;
-            for (channel, (noise, sent)) in self.noise.iter_mut().zip(&self.sent).enumerate() {
-                // Ornstein-Uhlenbeck in steps of a second; clouds move light, and there is none at night.
-                let (step, swing) = if channel < 2 {
-                    (CLIMATE_STEP, CLIMATE_SWING)
-                } else {
-                    (LIGHT_STEP * light, LIGHT_SWING)
-                };
-                *noise = *noise * PULL + step * self.random.normal();
-                is_far |= (*noise + swing * light - sent).abs() > 1.0;
-            }
-            if is_far {
-                // A message has all four channels.
-                for (channel, (noise, sent)) in self.noise.iter().zip(&mut self.sent).enumerate() {
-                    *sent = noise
-                        + if channel < 2 {
-                            CLIMATE_SWING
-                        } else {
-                            LIGHT_SWING
-                        } * light;
-                }
-                out.push((self.next_us, SIMPLE_BYTES));
-            }
-            self.next_us += SECOND_US;
+    /// A second passes. Whether some channel has moved so far that it sends; a message has all four.
+    fn step(&mut self, hour: f64) -> bool {
+        let light = daylight(hour);
+        let mut now = [0.0; 4];
+        for (channel, noise) in self.noise.iter_mut().enumerate() {
+            // Ornstein-Uhlenbeck in steps of a second; clouds move light, and there is none at night.
+            let (step, swing) = match channel {
+                0 | 1 => (CLIMATE_STEP, CLIMATE_SWING),
+                _ => (LIGHT_STEP * light, LIGHT_SWING),
+            };
+            *noise = *noise * PULL + step * self.random.normal();
+            now[channel] = *noise + swing * light;
         }
+        let mut channels = now.iter().zip(&self.sent);
+        let is_far = channels.any(|(now, sent)| (now - sent).abs() > 1.0);
+        if is_far {
+            self.sent = now;
+        }
+        is_far
     }
 }
 
-struct Car {
-    next_us: u64,
+fn image_bytes(hour: f64, random: &mut Random) -> u32 {
+    // The mean of a log-normal is exp(μ + σ²/2).
+    let spread = IMAGE_SIGMA * random.normal() - IMAGE_SIGMA * IMAGE_SIGMA / 2.0;
+    (IMAGE_BYTES * image_factor(hour) * spread.exp()).round() as u32
 }
 
 fn report_bytes(company: u32, random: &mut Random) -> u32 {
-    let (mean, spread) = if company == 0 {
-        (214.0, 12.0)
-    } else {
-        (1240.0, 60.0)
-    };
-    (mean + spread * random.normal())
-        .round()
-        .clamp(mean * 0.5, mean * 1.5) as u32
+    let (mean, spread) = [(214.0, 12.0), (1240.0, 60.0)][company as usize];
+    let bytes: f64 = mean + spread * random.normal();
+    bytes.round().clamp(mean * 0.5, mean * 1.5) as u32
 }
 
 /// How much light there is: 0 from 20 to 5 h, 1 about noon.
@@ -411,15 +332,6 @@ pub fn availability(hour: f64) -> f64 {
 /// Size of an image beside its mean: 0.6 at night, 1.25 at noon.
 pub fn image_factor(hour: f64) -> f64 {
     0.6 + 0.65 * daylight(hour)
-}
-
-/// Some time before `every_us`.
-fn phase(random: &mut Random, every_us: u64) -> u64 {
-    (random.unit() * every_us as f64) as u64
-}
-
-fn hour_of(at_us: u64) -> f64 {
-    (at_us as f64 / 3.6e9) % 24.0
 }
 
 const SECOND_US: u64 = 1_000_000;

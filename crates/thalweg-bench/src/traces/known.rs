@@ -5,29 +5,25 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::classes::{Class, Order, generate};
 use super::trace::{Body, Trace};
+use crate::cell::word;
+use crate::report::stat::mean;
 
 /// The day of one of its publishers: 1,000 sensors, 16,000 cars of one company or the other, 10 cameras.
 pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
-    let class = match name {
-        "simple" => Class::Simple,
-        "complex" => Class::Complex,
-        "multimedia" => Class::Multimedia,
-        _ => {
-            return Err(format!(
-                "there is no class {name:?}: simple, complex, multimedia"
-            ));
-        }
-    };
+    use Class::{Complex, Multimedia, Simple};
+    let known = [Simple, Complex, Multimedia];
+    let class = known.into_iter().find(|class| word(*class) == name);
+    let class =
+        class.ok_or_else(|| format!("there is no class {name:?}: simple, complex, multimedia"))?;
     let mut days = DAYS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(day) = days.get(&(name.to_owned(), seed)) {
         return Ok(day.clone());
     }
     let usual = Order::of(class, seed);
     // One publisher of the study stands for ten cameras.
-    let members = if class == Class::Multimedia {
-        10
-    } else {
-        usual.members
+    let members = match class {
+        Multimedia => 10,
+        _ => usual.members,
     };
     let day = Arc::new(generate(&Order {
         is_binned: true,
@@ -41,13 +37,7 @@ pub fn day_of(name: &str, seed: u64) -> Result<Arc<Trace>, String> {
 /// Messages a second of a source, over the whole of a trace of distributions and all of its kinds; 0 for any other.
 pub fn mean_rate(trace: &Trace) -> f64 {
     match &trace.body {
-        Body::Bins(bins) => crate::stats::mean(
-            &bins
-                .iter()
-                .flatten()
-                .map(|bin| bin.rate)
-                .collect::<Vec<_>>(),
-        ),
+        Body::Bins(bins) => mean(bins.iter().flatten().map(|bin| bin.rate)),
         Body::Messages(_) => 0.0,
     }
 }

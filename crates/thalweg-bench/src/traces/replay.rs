@@ -9,49 +9,24 @@
 use super::trace::{BIN_S, Bin, Body, Trace};
 use crate::sim::random::Random;
 
-/// Messages until `end_ns`: time in nanoseconds, flow, bytes; ascending.
-pub fn messages(
-    trace: &Trace,
-    flows: u32,
-    speed: f64,
-    seed: u64,
-    end_ns: u64,
-) -> Result<Vec<(u64, u32, u32)>, String> {
-    if !(speed.is_finite() && speed > 0.0) {
-        return Err("a trace is played at a speed above 0".to_owned());
-    }
-    let flows = flows.max(1);
-    let mut found = match &trace.body {
-        Body::Messages(_) => verbatim(trace, flows, speed, end_ns),
-        Body::Bins(_) => drawn(trace, flows, speed, seed, end_ns),
-    }?;
-    found.sort_unstable();
-    Ok(found)
-}
-
 /// Sizes in the trace's distribution, for a load that has times of its own.
 pub fn sizes(trace: &Trace, seed: u64) -> Vec<u32> {
     match &trace.body {
-        Body::Messages(messages) => messages
-            .iter()
-            .take(SIZES)
-            .map(|message| message.bytes)
-            .collect(),
+        Body::Messages(messages) => messages.iter().take(SIZES).map(|it| it.bytes).collect(),
         Body::Bins(bins) => {
             let mut random = Random::new(seed);
             let all: Vec<&Bin> = bins.iter().flatten().collect();
-            let pick = |random: &mut Random| {
-                all.get((random.draw() % all.len().max(1) as u64) as usize)
-                    .copied()
+            let mut draw = || {
+                let place = random.draw() % all.len().max(1) as u64;
+                Some(bytes(all.get(place as usize)?, &mut random))
             };
-            (0..SIZES)
-                .filter_map(|_| Some(bytes(pick(&mut random)?, &mut random)))
-                .collect()
+            (0..SIZES).filter_map(|_| draw()).collect()
         }
     }
 }
 
-fn verbatim(
+/// Every message of a trace until `end_ns`: time in nanoseconds, flow, bytes; ascending.
+pub fn messages(
     trace: &Trace,
     flows: u32,
     speed: f64,
@@ -60,12 +35,14 @@ fn verbatim(
     let Body::Messages(messages) = &trace.body else {
         return Ok(Vec::new());
     };
+    let flows = flows.max(1);
     let (sources, length_us) = (trace.sources().max(1), length_us(trace));
     let mut found = Vec::new();
     for round in 0_u64.. {
         for message in messages {
             let at = ((round * length_us + message.at_us) as f64 * 1e3 / speed) as u64;
             if at >= end_ns {
+                found.sort_unstable();
                 return Ok(found);
             }
             push(&mut found, (at, message.source % flows, message.bytes))?;
@@ -88,11 +65,9 @@ fn verbatim(
 }
 
 fn length_us(trace: &Trace) -> u64 {
-    let hours = trace
-        .about
-        .iter()
-        .find(|(key, _)| key == "hours")
-        .and_then(|(_, value)| value.parse::<f64>().ok());
+    let mut about = trace.about.iter();
+    let hours = about.find(|(key, _)| key == "hours");
+    let hours = hours.and_then(|(_, value)| value.parse::<f64>().ok());
     let last = match &trace.body {
         Body::Messages(messages) => messages.last().map_or(0, |message| message.at_us + 1),
         Body::Bins(bins) => bins.len() as u64 * BIN_S * 1_000_000,
@@ -100,23 +75,6 @@ fn length_us(trace: &Trace) -> u64 {
     hours
         .map_or(last, |hours| last.max((hours * 3.6e9) as u64))
         .max(1)
-}
-
-fn drawn(
-    trace: &Trace,
-    flows: u32,
-    speed: f64,
-    seed: u64,
-    end_ns: u64,
-) -> Result<Vec<(u64, u32, u32)>, String> {
-    let mut found = Vec::new();
-    for flow in 0..flows {
-        let mut source = Drawn::new(flow, speed, 1.0, seed);
-        while let Some((at, size)) = source.next(trace, end_ns) {
-            push(&mut found, (at, flow, size))?;
-        }
-    }
-    Ok(found)
 }
 
 /// A flow that draws its messages from a trace of distributions, one after the other.

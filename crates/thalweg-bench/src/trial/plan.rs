@@ -233,7 +233,7 @@ fn of_trace(
             "{named}: only distributions can be played with fewer messages or more"
         )),
         Body::Messages(_) => {
-            let replayed = replay::messages(&trace, flows, speed, cell.seed, end)?;
+            let replayed = replay::messages(&trace, flows, speed, end)?;
             let mut sizes: Vec<u32> = replayed.iter().map(|(_, _, size)| *size).collect();
             sizes.sort_unstable();
             sizes.dedup();
