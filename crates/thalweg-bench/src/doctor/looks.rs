@@ -1,5 +1,6 @@
 //! Looks at the machine.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,37 +15,54 @@ use crate::net::{nest, network, queue, tools, tun};
 
 /// Everything; takes about a second.
 pub fn everything() -> Vec<Look> {
-    vec![
-        cores(),
-        kernel(),
-        governor(),
-        clock_source(),
-        clock(),
-        sleep(),
-        load(),
-        steal(),
-        memory(),
-        files(),
-        spaces(),
-        tun(),
-        queue_of("tbf"),
-        queue_of("netem"),
-        raw_sockets(),
-        calls(),
-    ]
+    LOOKS.map(|(what, look)| look_of(what, look())).to_vec()
 }
 
-fn look(what: &'static str, found: impl Into<String>, state: State, means: &str) -> Look {
-    let means = if state == State::Good {
-        String::new()
-    } else {
-        means.to_owned()
-    };
+/// How it is, as found, and the word under which `means.toml` says what it means if it is not good.
+type Found = (State, String, &'static str);
+
+type LookAt = fn() -> Found;
+
+const LOOKS: [(&str, LookAt); 16] = [
+    ("cores", cores),
+    ("kernel", kernel),
+    ("frequency", governor),
+    ("clock source", clock_source),
+    ("reading the clock", clock),
+    ("waking up", sleep),
+    ("load of the last minute", load),
+    ("time that the host took", steal),
+    ("free memory", memory),
+    ("open files", files),
+    ("networks in namespaces", || {
+        spaces_of(network::is_possible(), &tools::absent())
+    }),
+    ("TUN devices", || {
+        presence(tun::is_there(), State::Missing, "tun")
+    }),
+    ("queue tbf", || queue_of("tbf")),
+    ("queue netem", || queue_of("netem")),
+    ("capture by raw sockets", raw_sockets),
+    ("counting system calls", calls),
+];
+
+fn look_of(what: &'static str, (state, found, word): Found) -> Look {
+    let mut means: BTreeMap<String, String> =
+        toml::from_str(include_str!("means.toml")).expect("it is read by the tests");
+    means.retain(|_, _| state != State::Good);
     Look {
         what,
-        found: found.into(),
+        found,
         state,
-        means,
+        means: means.remove(word).unwrap_or_default(),
+    }
+}
+
+/// Something that is there or not.
+fn presence(found: Result<(), String>, lack: State, word: &'static str) -> Found {
+    match found {
+        Ok(()) => (State::Good, "yes".to_owned(), word),
+        Err(why) => (lack, format!("no: {why}"), word),
     }
 }
 
@@ -53,281 +71,154 @@ fn good_if(is_good: bool) -> State {
 }
 
 fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
 }
 
-fn cores() -> Look {
+fn cores() -> Found {
     let count = thread::available_parallelism().map_or(1, usize::from);
     let info = read("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| {
-        line.strip_prefix("model name")?
-            .split_once(": ")
-            .map(|(_, name)| name)
+        let (_, name) = line.strip_prefix("model name")?.split_once(": ")?;
+        Some(name)
     });
-    look(
-        "cores",
-        format!("{count}, {}", model.unwrap_or("of unknown make")),
-        good_if(count >= 2),
-        "broker and clients share one core: throughput is that of both together, and latency waits for the other's turn",
-    )
+    let found = format!("{count}, {}", model.unwrap_or("of unknown make"));
+    (good_if(count >= 2), found, "cores")
 }
 
-fn kernel() -> Look {
-    look(
-        "kernel",
-        format!(
-            "Linux {}",
-            read("/proc/sys/kernel/osrelease").unwrap_or_default()
-        ),
-        State::Good,
-        "",
-    )
+fn kernel() -> Found {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    (State::Good, format!("Linux {release}"), "kernel")
 }
 
-fn governor() -> Look {
+fn governor() -> Found {
     match read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
-        Some(name) => {
-            let state = good_if(name == "performance");
-            look(
-                "frequency",
-                name,
-                state,
-                "clock rates follow the load: processor seconds of small loads are too large",
-            )
+        Some(name) => (good_if(name == "performance"), name, "frequency"),
+        None => {
+            let hidden = "not to be seen (a virtual machine?)".to_owned();
+            (State::Limited, hidden, "hidden-frequency")
         }
-        None => look(
-            "frequency",
-            "not to be seen (a virtual machine?)",
-            State::Limited,
-            "the host decides; processor seconds compare within one sitting only",
-        ),
     }
 }
 
-fn clock_source() -> Look {
-    let name = read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-        .unwrap_or_default();
-    let is_quick = [
-        "tsc",
-        "kvm-clock",
-        "arch_sys_counter",
-        "hyperv_clocksource_tsc_page",
-    ]
-    .contains(&name.as_str());
-    look(
-        "clock source",
-        name,
-        good_if(is_quick),
-        "reading the clock is a system call, once or twice for each message",
-    )
+fn clock_source() -> Found {
+    let name = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let name = name.unwrap_or_default();
+    let is_quick = QUICK_CLOCKS.contains(&name.as_str());
+    (good_if(is_quick), name, "clock-source")
 }
 
-fn clock() -> Look {
+fn clock() -> Found {
     let begun = Instant::now();
     for _ in 0..READS {
         std::hint::black_box(Instant::now());
     }
     let each = begun.elapsed().as_secs_f64() * 1e9 / f64::from(READS);
-    look(
-        "reading the clock",
-        format!("{each:.0} ns"),
-        good_if(each < 200.0),
-        "each message costs the generator that much, twice",
-    )
+    (good_if(each < 200.0), format!("{each:.0} ns"), "clock")
 }
 
 /// How late a sleeper wakes, as schedules are kept by sleeping.
-fn sleep() -> Look {
-    let mut late: Vec<f64> = (0..SLEEPS)
-        .map(|_| {
-            let wanted = Duration::from_millis(1);
-            let begun = Instant::now();
-            thread::sleep(wanted);
-            (begun.elapsed() - wanted).as_secs_f64() * 1e6
-        })
-        .collect();
+fn sleep() -> Found {
+    let mut late = [0.0; SLEEPS];
+    for late in &mut late {
+        let wanted = Duration::from_millis(1);
+        let begun = Instant::now();
+        thread::sleep(wanted);
+        *late = (begun.elapsed() - wanted).as_secs_f64() * 1e6;
+    }
     late.sort_by(f64::total_cmp);
-    let at = |part: f64| {
-        late.get((part * f64::from(SLEEPS - 1)) as usize)
-            .copied()
-            .unwrap_or(f64::NAN)
-    };
+    let at = |part: f64| late[(part * (SLEEPS - 1) as f64) as usize];
     let (half, most) = (at(0.5), at(0.99));
-    look(
-        "waking up",
-        format!("{half:.0} µs late, 99 %: {most:.0} µs"),
-        good_if(most < 1000.0),
-        "messages leave late; trials whose 99th percentile of that is above 1 ms do not count (generator-limited)",
-    )
+    let found = format!("{half:.0} µs late, 99 %: {most:.0} µs");
+    (good_if(most < 1000.0), found, "waking")
 }
 
-fn load() -> Look {
+fn load() -> Found {
     let text = read("/proc/loadavg").unwrap_or_default();
-    let one = text
-        .split(' ')
-        .next()
-        .and_then(|first| first.parse::<f64>().ok())
-        .unwrap_or(f64::NAN);
-    look(
-        "load of the last minute",
-        format!("{one}"),
-        good_if(one < 0.5),
-        "something else is running: latencies are too high",
-    )
+    let first = text.split(' ').next();
+    let one: f64 = first.and_then(|it| it.parse().ok()).unwrap_or(f64::NAN);
+    (good_if(one < 0.5), one.to_string(), "load")
 }
 
-fn steal() -> Look {
+fn steal() -> Found {
     let ticks = || {
         let text = read("/proc/stat").unwrap_or_default();
-        let all = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1);
-        let all: Vec<f64> = all.filter_map(|field| field.parse().ok()).collect();
-        (
-            all.get(7).copied().unwrap_or(0.0),
-            all.iter().take(8).sum::<f64>(),
-        )
+        let fields = text.lines().next().unwrap_or_default().split_whitespace();
+        let all: Vec<f64> = fields.skip(1).filter_map(|it| it.parse().ok()).collect();
+        let stolen = all.get(7).copied().unwrap_or(0.0);
+        (stolen, all.iter().take(8).sum::<f64>())
     };
     let before = ticks();
     thread::sleep(STOLEN_IN);
     let after = ticks();
     let part = 100.0 * (after.0 - before.0) / (after.1 - before.1).max(1.0);
-    look(
-        "time that the host took",
-        format!("{part:.1} %"),
-        good_if(part < 1.0),
-        "other machines of the host take time: latencies have gaps that no broker causes, rates are too low",
-    )
+    (good_if(part < 1.0), format!("{part:.1} %"), "stolen")
 }
 
-fn memory() -> Look {
+fn memory() -> Found {
     let info = read("/proc/meminfo").unwrap_or_default();
-    let kib = info.lines().find_map(|line| {
-        line.strip_prefix("MemAvailable:")?
-            .split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-    });
+    let mut lines = info.lines();
+    let kib = lines.find_map(|line| line.strip_prefix("MemAvailable:")?.strip_suffix("kB"));
+    let kib: Option<u64> = kib.and_then(|it| it.trim().parse().ok());
     let mib = kib.unwrap_or(0) / 1024;
-    look(
-        "free memory",
-        format!("{mib} MiB"),
-        good_if(mib >= 2048),
-        "queues that do not drop may not have room in a flood",
-    )
+    (good_if(mib >= 2048), format!("{mib} MiB"), "memory")
 }
 
-fn files() -> Look {
+fn files() -> Found {
     let limit = getrlimit(Resource::Nofile);
     let words = |limit: Option<u64>| limit.map_or("no limit".to_owned(), |count| count.to_string());
     let found = format!("{}, at most {}", words(limit.current), words(limit.maximum));
     let is_enough = limit.current.is_none_or(|count| count >= FILES);
-    look(
-        "open files",
-        found,
-        good_if(is_enough),
-        "600 pairs need more connections: `ulimit -n 65536` before",
-    )
-}
-
-fn spaces() -> Look {
-    spaces_of(network::is_possible(), &tools::absent())
+    (good_if(is_enough), found, "files")
 }
 
 /// What only lacks a program that can be installed is a restriction; what this machine does not allow is missing.
-fn spaces_of(found: Result<(), String>, absent: &[&str]) -> Look {
-    match found {
-        Ok(()) if nest::is_inside() => look(
-            "networks in namespaces",
-            "yes, in a user namespace",
-            State::Good,
-            "",
-        ),
-        Ok(()) => look("networks in namespaces", "yes", State::Good, ""),
-        Err(why) => look(
-            "networks in namespaces",
-            format!("no: {why}"),
-            if absent.is_empty() {
-                State::Missing
-            } else {
-                State::Limited
-            },
-            "no loss, delay or bytes: E2, E3 and parts of E4 cannot be run",
-        ),
+fn spaces_of(found: Result<(), String>, absent: &[&str]) -> Found {
+    if found.is_ok() && nest::is_inside() {
+        let found = "yes, in a user namespace".to_owned();
+        return (State::Good, found, "namespaces");
     }
-}
-
-fn tun() -> Look {
-    match tun::is_there() {
-        Ok(()) => look("TUN devices", "yes", State::Good, ""),
-        Err(why) => look(
-            "TUN devices",
-            format!("no: {why}"),
-            State::Missing,
-            "no emulated links: no delay, jitter, reordering, no loss by a seed",
-        ),
-    }
-}
-
-fn queue_of(kind: &'static str) -> Look {
-    let what = if kind == "tbf" {
-        "queue tbf"
-    } else {
-        "queue netem"
+    let lack = match absent.is_empty() {
+        true => State::Missing,
+        false => State::Limited,
     };
-    match queue::has(kind) {
-        Ok(()) => look(what, "yes", State::Good, ""),
-        Err(why) => look(
-            what,
-            format!("no: {}", why.lines().next().unwrap_or_default()),
-            State::Limited,
-            match kind {
-                "tbf" => "rates are emulated: up to some tens of thousands of packets a second",
-                _ => {
-                    "delay is emulated, by a seed; the emulator carries some tens of thousands of packets a second"
-                }
-            },
-        ),
-    }
+    presence(found, lack, "namespaces")
 }
 
-fn raw_sockets() -> Look {
+fn queue_of(kind: &'static str) -> Found {
+    let first_line = |why: String| why.lines().next().unwrap_or_default().to_owned();
+    let found = queue::has(kind).map_err(first_line);
+    presence(found, State::Limited, kind)
+}
+
+fn raw_sockets() -> Found {
     let every = Protocol::from(i32::from(3_u16.to_be()));
-    match Socket::new(Domain::PACKET, Type::RAW, Some(every)) {
-        Ok(_) => look("capture by raw sockets", "yes", State::Good, ""),
-        Err(error) => look(
-            "capture by raw sockets",
-            format!("no: {error}"),
-            State::Limited,
-            "bytes are counted, but not told apart by what they are there for (E2b)",
-        ),
-    }
+    let socket = Socket::new(Domain::PACKET, Type::RAW, Some(every));
+    let found = socket.map(drop).map_err(|error| error.to_string());
+    presence(found, State::Limited, "capture")
 }
 
-fn calls() -> Look {
-    let what = "counting system calls";
-    match calls::is_possible(CallCounter::Perf) {
-        Ok(()) => look(what, "yes, by perf", State::Good, ""),
-        Err(why) => {
-            let means = match calls::is_possible(CallCounter::Strace) {
-                Ok(()) => {
-                    "none with --count-system-calls; =strace counts them, and slows the broker"
-                }
-                Err(_) => "none with --count-system-calls",
-            };
-            look(what, format!("no: {why}"), State::Limited, means)
-        }
+fn calls() -> Found {
+    let found = calls::is_possible(CallCounter::Perf);
+    if found.is_ok() {
+        return (State::Good, "yes, by perf".to_owned(), "perf");
     }
+    let word = match calls::is_possible(CallCounter::Strace) {
+        Ok(()) => "perf-but-strace",
+        Err(_) => "perf",
+    };
+    presence(found, State::Limited, word)
 }
 
+/// Clocks that are read without a system call.
+const QUICK_CLOCKS: [&str; 4] = [
+    "tsc",
+    "kvm-clock",
+    "arch_sys_counter",
+    "hyperv_clocksource_tsc_page",
+];
 const READS: u32 = 100_000;
-const SLEEPS: u32 = 200;
+const SLEEPS: usize = 200;
 const STOLEN_IN: Duration = Duration::from_millis(500);
 /// Both ends of 600 pairs, broker and clients, and some.
 const FILES: u64 = 4096;
@@ -338,23 +229,24 @@ mod tests {
 
     #[test]
     fn a_program_that_can_be_installed_makes_no_suite_impossible() {
-        let of = |absent: &[&str]| spaces_of(Err("no".to_owned()), absent).state;
+        let of = |absent: &[&str]| spaces_of(Err("no".to_owned()), absent).0;
         assert_eq!(of(&["nft"]), State::Limited);
         assert_eq!(of(&[]), State::Missing);
-        assert_eq!(spaces_of(Ok(()), &[]).state, State::Good);
+        assert_eq!(spaces_of(Ok(()), &[]).0, State::Good);
     }
 
     #[test]
     fn every_lack_says_what_it_means() {
-        for look in everything() {
-            assert!(!look.found.is_empty(), "{}", look.what);
-            assert_eq!(
-                look.means.is_empty(),
-                look.state == State::Good,
-                "{}: {}",
-                look.what,
-                look.means
+        for (what, look) in LOOKS {
+            let (state, found, word) = look();
+            assert!(!found.is_empty(), "{what}");
+            let means = |state| look_of(what, (state, String::new(), word)).means;
+            assert!(means(State::Good).is_empty(), "{what}");
+            assert!(
+                word == "kernel" || !means(State::Limited).is_empty(),
+                "{what}"
             );
+            assert!(word != "kernel" || state == State::Good);
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
     };
     let table: Vec<Value> = cells
         .iter()
-        .map(|(key, legs)| line(key, legs, overhead(key.protocol, key.medium)))
+        .map(|(key, legs)| line(key, legs, overhead(key.0, key.1)))
         .collect();
     let trials: usize = cells.values().map(Vec::len).sum();
     let told = format!(
@@ -64,17 +64,16 @@ pub fn calibration(sources: &[Source]) -> Result<(String, String), String> {
     Ok((text, told))
 }
 
-/// A cell of the client's table. Numbers are in thousandths, so that they can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    protocol: &'static str,
-    medium: &'static str,
-    reliability: u8,
-    payload_bytes: u64,
-    loss_percent: u64,
-    round_trip_ms: u64,
-    rate_per_s: u64,
-}
+/// A cell of the client's table: protocol, medium, reliability, and in thousandths, so that they can be compared, what
+/// [`SITUATION`] names.
+type Key = (&'static str, &'static str, u8, [u64; 4]);
+
+const SITUATION: [&str; 4] = [
+    "payload_bytes",
+    "loss_percent",
+    "round_trip_ms",
+    "rate_per_s",
+];
 
 /// Per message on the publisher's leg.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +107,6 @@ fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
         return None;
     };
     let point = Point::of(cell, row)?;
-    let thousandths = |it: f64| (it * 1e3).round() as u64;
     // The client thinks of one connection; our clients here carry all flows over a few.
     let connections = row.more.get("connections_publish").copied();
     let connections = connections.unwrap_or(match cell.driver {
@@ -116,15 +114,14 @@ fn leg(cell: &Cell, row: &Row) -> Option<(Key, Leg)> {
         _ => f64::from(cell.load.flows()),
     });
     let connections = connections.max(1.0);
-    let key = Key {
-        protocol,
-        medium,
-        reliability: cell.publish.qos,
-        payload_bytes: thousandths(point.on(Axis::Payload)),
-        loss_percent: thousandths(100.0 * cell.link.loss),
-        round_trip_ms: thousandths(point.on(Axis::RoundTrip)),
-        rate_per_s: thousandths(rate * f64::from(cell.load.flows()) / connections),
-    };
+    let situation = [
+        point.on(Axis::Payload),
+        100.0 * cell.link.loss,
+        point.on(Axis::RoundTrip),
+        rate * f64::from(cell.load.flows()) / connections,
+    ];
+    let thousandths = situation.map(|it| (it * 1e3).round() as u64);
+    let key = (protocol, medium, cell.publish.qos, thousandths);
     let messages = (row.delivered > 0).then_some(row.delivered as f64)?;
     let bytes = match row.more.get("publish_leg_bytes") {
         Some(bytes) => bytes / (row.sent as f64).max(1.0),
@@ -149,17 +146,16 @@ fn line(key: &Key, legs: &[Leg], overhead: f64) -> Value {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
     let tenths = |it: f64| (it * 10.0).round() / 10.0;
-    let thousandth = |it: u64| it as f64 / 1e3;
+    let (protocol, medium, reliability, situation) = key;
     let mut line = json!({
-        "protocol": key.protocol,
-        "medium": key.medium,
-        "reliability": key.reliability,
-        "payload_bytes": thousandth(key.payload_bytes),
-        "loss_percent": thousandth(key.loss_percent),
-        "round_trip_ms": thousandth(key.round_trip_ms),
-        "rate_per_s": thousandth(key.rate_per_s),
+        "protocol": protocol,
+        "medium": medium,
+        "reliability": reliability,
         "overhead_bytes": tenths(mean(|leg| leg.overhead_bytes).unwrap_or(overhead)),
     });
+    for (name, thousandths) in SITUATION.into_iter().zip(situation) {
+        line[name] = json!(*thousandths as f64 / 1e3);
+    }
     if let Some(bytes) = mean(|leg| Some(leg.bytes)) {
         line["bytes_per_message"] = json!(tenths(bytes));
     }

@@ -24,8 +24,6 @@ pub struct Field {
     pub has_neighbour: bool,
     /// What is chosen is the strategy of a group.
     pub is_group: bool,
-    /// Bits a second of the link.
-    pub link_rate: Option<u64>,
     pub choices: Vec<Choice>,
     samples: Vec<Sample>,
 }
@@ -144,7 +142,6 @@ fn field(source: usize, cell: &Cell) -> (String, Field) {
         is_flood: kind == "flood",
         has_neighbour: !neighbour.is_empty(),
         is_group,
-        link_rate: link.rate,
         choices: Vec::new(),
         samples: Vec::new(),
     };
