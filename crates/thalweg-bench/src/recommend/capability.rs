@@ -43,7 +43,7 @@ pub enum Need {
 pub const SPOKEN: [&str; 8] = [
     MQTT3, "MQTT 5", "CoAP", "AMQP", "STOMP", ZMTP, "DDS", "XMPP",
 ];
-/// What studies spoke.
+/// MQTT as the studies spoke it, too.
 pub const MQTT3: &str = "MQTT 3.1.1";
 const ZMTP: &str = "ZMTP";
 

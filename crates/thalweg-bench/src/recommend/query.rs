@@ -245,7 +245,7 @@ impl RecommendArgs {
     }
 }
 
-/// Takes an answer.
+/// Sets what a question is about, or says what an answer has to be.
 type Answer = fn(&mut RecommendArgs, &str) -> Result<(), String>;
 
 /// What is asked, and where the answer goes.

@@ -45,7 +45,7 @@ pub(super) struct Broker {
     expiry: Span,
 }
 
-/// By worker.
+/// Each with the worker whose connection it is about; numbers beyond are publishers.
 #[derive(Default)]
 struct Outbox(Vec<(usize, Asked)>);
 
