@@ -79,10 +79,7 @@ fn tests(base: Option<&str>, begun: Instant) -> Result<Outcome, String> {
                 continue;
             };
             seconds.insert(test.name, took);
-            outcome.passed += ran.passed;
-            outcome.failed += ran.failed;
-            outcome.ignored += ran.ignored;
-            outcome.reasons.extend(ran.reasons);
+            outcome = outcome.and(ran);
         }
     }
     let text = serde_json::to_string_pretty(&seconds).unwrap_or_default();
@@ -109,7 +106,9 @@ fn beside(files: &[String]) -> Vec<String> {
     });
     integration
         .chain(is_python.then(|| "cargo xtask python".to_owned()))
-        .chain(is_all.then(|| "cargo xtask unit, for the workspace's own files".to_owned()))
+        .chain(is_all.then(|| {
+            "cargo xtask unit and cargo xtask suites, for the workspace's own files".to_owned()
+        }))
         .collect()
 }
 

@@ -41,7 +41,8 @@ cargo xtask WORD
   fmt                      cargo fmt --check
   lint                     clippy, warnings are errors; within test the compiler of what test builds
   supply                   licences, bans and sources of dependencies against deny.toml; writes target/thalweg.cdx.json
-  unit                     tests of every crate but thalweg-tests
+  unit [FILTER]            tests beside the code of every crate, and the examples in comments
+  suites [FILTER]          test programs of every crate but thalweg-tests
   build                    the programs that integration, interop and python run
   docs [--bless]           generated documents are up to date; builds the site
   integration [FILTER]     thalweg-tests without foreign clients
@@ -75,6 +76,7 @@ enum Step {
     Lint,
     Supply,
     Unit,
+    Suites,
     Build,
     Docs,
     Integration,
@@ -92,12 +94,13 @@ enum Step {
 
 impl Step {
     /// What `test` runs.
-    const TEST: [Self; 11] = [
+    const TEST: [Self; 12] = [
         Self::Tidy,
         Self::Fmt,
         Self::Supply,
         Self::Lint,
         Self::Unit,
+        Self::Suites,
         Self::Build,
         Self::Docs,
         Self::Integration,
@@ -129,6 +132,7 @@ impl Step {
             Self::Lint => "lint",
             Self::Supply => "supply",
             Self::Unit => "unit",
+            Self::Suites => "suites",
             Self::Build => "build",
             Self::Docs => "docs",
             Self::Integration => "integration",
@@ -165,19 +169,11 @@ impl Step {
                 .outcome(),
             Self::Supply => supply::run(),
             Self::Unit => {
-                let unit = [
-                    "test",
-                    "--workspace",
-                    "--exclude",
-                    "thalweg-tests",
-                    "--no-fail-fast",
-                    "--quiet",
-                ];
-                Program::cargo(unit)
-                    .with_dds()
-                    .args(&options.filter)
-                    .outcome_of_tests()
+                let beside_code = options.crate_tests(&["--lib", "--bins"]).outcome_of_tests();
+                let in_comments = options.crate_tests(&["--doc"]);
+                beside_code.and(in_comments.outcome_of_tests_or_none())
             }
+            Self::Suites => options.crate_tests(&["--test", "*"]).outcome_of_tests(),
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
             Self::Integration => match packages::for_integration() {
@@ -312,6 +308,15 @@ impl Options {
             "thalweg-bench",
         ])
         .args(release)
+    }
+
+    /// Tests of these targets of every crate that does not need a broker.
+    fn crate_tests(&self, targets: &[&str]) -> Program {
+        Program::cargo(["test", "--workspace", "--exclude", "thalweg-tests"])
+            .args(["--no-fail-fast", "--quiet"])
+            .with_dds()
+            .args(targets)
+            .args(&self.filter)
     }
 
     /// [`Self::tests`] with two at a time for each core, because they wait for sockets, processes and time.

@@ -39,6 +39,15 @@ impl Outcome {
         self.reasons.push(why.into());
     }
 
+    /// Both together, as one step.
+    pub fn and(mut self, other: Self) -> Self {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.reasons.extend(other.reasons);
+        self
+    }
+
     /// Reads the row of a step from a table of [`Report`].
     pub fn of_row(line: &str, step: &str) -> Option<Self> {
         let mut words = line.split_whitespace();

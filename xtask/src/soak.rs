@@ -61,7 +61,7 @@ fn abuse(options: &Options) -> Outcome {
     }
 }
 
-/// The simulation with ten times as many seeds as `unit` has time for.
+/// The simulation with ten times as many seeds as `suites` has time for.
 fn seeds(_: &Options) -> Outcome {
     Program::cargo(["test", "--package", "thalweg-fronts", "--test", "sim"])
         .env("THALWEG_SIM_RUNS", "10000")

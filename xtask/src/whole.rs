@@ -19,7 +19,7 @@ const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
 /// into the same folder.
 const LANES: [&[Step]; 3] = [
     &[Step::Lint, Step::Unit, Step::Docs],
-    &[Step::Integration, Step::Interop],
+    &[Step::Integration, Step::Interop, Step::Suites],
     &[Step::BenchInstructions, Step::Python],
 ];
 
@@ -129,7 +129,7 @@ fn apart(own: &Path, step: Step, options: &Options, integration: &str) -> Outcom
         .args([step.word(), "--built"])
         .args(release);
     match step {
-        Step::Lint | Step::Unit | Step::Docs => compiler::compile_with(program),
+        Step::Lint | Step::Unit | Step::Suites | Step::Docs => compiler::compile_with(program),
         _ => program.env(INTEGRATION_FILE, integration),
     }
     .outcome_of_step(step.word())
