@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use thalweg_client::{
-    BatchSettings, Client, ClientBuilder, ClientError, GroupCounts, Options, Reliability, Status,
-    SubscribeOptions, Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via, blocking,
+    BatchSettings, Client, ClientBuilder, ClientError, GroupCounts, Lane, Options, Reliability,
+    Status, SubscribeOptions, Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via,
+    blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
@@ -36,8 +38,9 @@ pub struct Publishing {
 
 impl Publishing {
     pub fn connect(job: &Job) -> Result<Publishing, Fault> {
-        let clients = (0..job.connections)
-            .map(|number| client_of_flows(job, number, &job.publish, job.publish_at, "p", number));
+        let (leg, at) = (&job.publish, job.publish_at);
+        let client = |number| client_of_flows(job, number, leg, at, "p", number);
+        let clients = (0..job.connections).map(client);
         let clients = clients.collect::<Result<Vec<Client>, Fault>>()?;
         Ok(Publishing {
             clients,
@@ -102,15 +105,10 @@ impl Publishing {
                 outcomes.push(Box::pin(client.outcome(*ticket)));
             }
         }
-        loop {
-            if outcomes
-                .iter_mut()
-                .any(|outcome| outcome.as_mut().poll(&mut context).is_ready())
-                || !parked.park(until)
-            {
-                return;
-            }
-        }
+        let mut is_ready = |outcome: &mut Pin<Box<dyn Future<Output = Success> + '_>>| {
+            outcome.as_mut().poll(&mut context).is_ready()
+        };
+        while !outcomes.iter_mut().any(&mut is_ready) && parked.park(until) {}
     }
 }
 
@@ -119,32 +117,26 @@ impl Publisher for Publishing {
         let Some(topic) = self.topics.get(flow as usize) else {
             return Ok(Gave::Taken);
         };
-        if let (Some(window), Some(count)) = (self.window, self.under_way.get_mut(flow as usize)) {
-            if *count >= window {
-                return Ok(Gave::Full);
-            }
-            *count += 1;
+        let mut under_way = self.under_way.get_mut(flow as usize);
+        if let (Some(window), Some(count)) = (self.window, &under_way)
+            && **count >= window
+        {
+            return Ok(Gave::Full);
         }
         let number = flow % self.clients.len().max(1) as u32;
         let Some(client) = self.clients.get(number as usize) else {
             return Ok(Gave::Taken);
         };
-        match client.publish_message(payload, "", topic, &self.options) {
-            Ok(ticket) => {
-                if self.window.is_some() {
-                    self.open.push_back((ticket, number, flow));
-                }
-                Ok(Gave::Taken)
-            }
-            Err(ClientError::Full) => {
-                if let (Some(_), Some(count)) = (self.window, self.under_way.get_mut(flow as usize))
-                {
-                    *count -= 1;
-                }
-                Ok(Gave::Full)
-            }
-            Err(error) => Err(format!("publishing: {error}")),
+        let ticket = match client.publish_message(payload, "", topic, &self.options) {
+            Ok(ticket) => ticket,
+            Err(ClientError::Full) => return Ok(Gave::Full),
+            Err(error) => return Err(format!("publishing: {error}")),
+        };
+        if let (Some(_), Some(count)) = (self.window, &mut under_way) {
+            **count += 1;
+            self.open.push_back((ticket, number, flow));
         }
+        Ok(Gave::Taken)
     }
 
     fn turn(
@@ -169,13 +161,9 @@ impl Publisher for Publishing {
     }
 
     fn unsettled(&self) -> u64 {
-        let statuses = self
-            .clients
-            .iter()
-            .filter_map(|client| client.status().ok());
         match self.window {
             Some(_) => self.open.len() as u64,
-            None => statuses.map(|status| status.load.messages as u64).sum(),
+            None => summed(&self.clients)(|status| status.load.messages as u64) as u64,
         }
     }
 
@@ -191,7 +179,7 @@ impl Publisher for Publishing {
             ("publish_failed", sum(|status| status.counts.failed)),
             (
                 "publish_bytes_sent",
-                sum(|status| status.lanes.iter().map(|lane| lane.bytes_sent).sum()),
+                sum(|it| of_lanes(it, |lane| lane.bytes_sent)),
             ),
             ("reconnects_publish", sum(reconnects)),
         ]
@@ -239,18 +227,14 @@ impl Subscribing {
                 // A message of a group comes once, to any of them.
                 let copy = if job.shared { 0 } else { copy };
                 let at_once = job.multicast.map_or(FILTERS_AT_ONCE, |_| 1);
-                for some in topics.chunks(at_once) {
-                    let filters: Vec<&str> = some.iter().map(String::as_str).collect();
-                    let subscription = match filters.as_slice() {
+                let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+                for filters in topics.chunks(at_once) {
+                    let (group, options) = (MULTICAST_GROUP, options.clone());
+                    let subscription = match filters {
                         [filter] if job.multicast.is_some() => {
-                            let options = options.clone();
-                            confirmed(client.subscribe_by_multicast(
-                                MULTICAST_GROUP,
-                                filter,
-                                options,
-                            ))
+                            confirmed(client.subscribe_by_multicast(group, filter, options))
                         }
-                        _ => confirmed(client.subscribe_all(&filters, options.clone())),
+                        _ => confirmed(client.subscribe_all(filters, options)),
                     };
                     subscriptions.push((copy, subscription?));
                 }
@@ -295,18 +279,18 @@ impl Subscriber for Subscribing {
                     match pin!(&mut *subscription).poll_next(&mut context) {
                         Poll::Pending => break,
                         Poll::Ready(None) => {
-                            let why = subscription
-                                .ended()
-                                .unwrap_or_else(|| "the client was closed".to_owned());
+                            let why = subscription.ended();
+                            let why = why.as_deref().unwrap_or("the client was closed");
                             return Err(format!("the subscription has ended: {why}"));
                         }
                         Poll::Ready(Some(message)) => {
                             came = true;
-                            let at = clock::now();
+                            let (copy, at) = (*copy, clock::now());
+                            let (topic, payload) = (message.topic(), message.payload());
                             hear(Received {
-                                copy: *copy,
-                                topic: message.topic(),
-                                payload: message.payload(),
+                                copy,
+                                topic,
+                                payload,
                                 at,
                             });
                         }
@@ -340,11 +324,11 @@ impl Subscriber for Subscribing {
             // What the client has left out because it was marked as a repetition.
             (
                 "receive_duplicates_in_client",
-                sum(|status| status.counts.duplicates),
+                sum(|it| it.counts.duplicates),
             ),
             (
                 "subscribe_bytes_received",
-                sum(|status| status.lanes.iter().map(|lane| lane.bytes_received).sum()),
+                sum(|it| of_lanes(it, |lane| lane.bytes_received)),
             ),
             ("reconnects_subscribe", sum(reconnects)),
         ];
@@ -366,38 +350,31 @@ fn of_groups(status: &Status, what: fn(&GroupCounts) -> u64) -> u64 {
     status.groups.iter().map(|group| what(&group.counts)).sum()
 }
 
+fn of_lanes(status: &Status, what: fn(&Lane) -> u64) -> u64 {
+    status.lanes.iter().map(what).sum()
+}
+
 fn reconnects(status: &Status) -> u64 {
-    status
-        .lanes
-        .iter()
-        .map(|lane| lane.connections.saturating_sub(1))
-        .sum()
+    of_lanes(status, |lane| lane.connections.saturating_sub(1))
 }
 
 /// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to an observation of a
 /// resource that does not exist, and ejabberd makes a node when something is published to it.
 fn write_first(job: &Job) -> Result<(), Fault> {
-    let writer = client(
-        job,
-        &Leg {
-            qos: 1,
-            ..job.subscribe
-        },
-        job.subscribe_at,
-        "w",
-        0,
-    )?;
+    let mut leg = job.subscribe;
+    leg.qos = 1;
+    let writer = client(job, &leg, job.subscribe_at, "w", 0)?;
     let options = Options {
         reliability: Reliability::AtLeastOnce,
         ..Options::default()
     };
+    let words = |error: String| format!("writing what is to be observed: {error}");
     for flow in 0..job.flows {
-        let ticket = writer
-            .publish_message(&[], "", &job.subscribe_topic(flow), &options)
-            .map_err(|error| format!("writing what is to be observed: {error}"))?;
+        let ticket = writer.publish_message(&[], "", &job.subscribe_topic(flow), &options);
+        let ticket = ticket.map_err(|error| words(error.to_string()))?;
         match within(ANSWERED_WITHIN, writer.outcome(ticket)) {
             Some(Success::Acknowledged) => {}
-            other => return Err(format!("writing what is to be observed: {other:?}")),
+            other => return Err(words(format!("{other:?}"))),
         }
     }
     Ok(())
@@ -407,12 +384,11 @@ fn write_first(job: &Job) -> Result<(), Fault> {
 pub fn client(
     job: &Job,
     leg: &Leg,
-    at: std::net::SocketAddr,
+    at: SocketAddr,
     role: &str,
     number: u32,
 ) -> Result<Client, Fault> {
-    let builder = builder(job, leg, role, number)?;
-    let client = connect(builder, job, leg, at)?;
+    let client = connect(builder(job, leg, role, number)?, job, leg, at)?;
     up(&client, leg.protocol)?;
     Ok(client)
 }
@@ -422,7 +398,7 @@ fn client_of_flows(
     job: &Job,
     first: u32,
     leg: &Leg,
-    at: std::net::SocketAddr,
+    at: SocketAddr,
     role: &str,
     number: u32,
 ) -> Result<Client, Fault> {
@@ -457,9 +433,10 @@ pub fn builder(job: &Job, leg: &Leg, role: &str, number: u32) -> Result<ClientBu
     if let Some((user, password)) = &job.login {
         builder = builder.credentials(user.clone(), password.clone());
     }
-    if let Some(ca) = &job.ca {
+    if job.ca.is_some() {
+        let ca = job.ca.clone();
         builder = builder.tls(TlsFiles {
-            ca: Some(ca.clone()),
+            ca,
             ..TlsFiles::default()
         });
     }
@@ -471,13 +448,11 @@ pub fn connect(
     builder: ClientBuilder,
     job: &Job,
     leg: &Leg,
-    at: std::net::SocketAddr,
+    at: SocketAddr,
 ) -> Result<Client, Fault> {
     let url = format!("{}://{at}", carried(leg.protocol, job.carrier)?);
-    builder
-        .broker(&url)
-        .and_then(ClientBuilder::connect)
-        .map_err(|error| format!("connecting to {url}: {error}"))
+    let client = builder.broker(&url).and_then(ClientBuilder::connect);
+    client.map_err(|error| format!("connecting to {url}: {error}"))
 }
 
 /// Waits until it is connected, so that nothing of that falls into the trial. CoAP over UDP has no connection.
@@ -492,12 +467,8 @@ fn up(client: &Client, protocol: Protocol) -> Result<(), Fault> {
             return Ok(());
         }
         if clock::now() > end {
-            let trouble = status
-                .lanes
-                .first()
-                .map(|lane| lane.trouble.clone())
-                .unwrap_or_default();
-            return Err(format!("no connection: {trouble}"));
+            let trouble = status.lanes.first().map(|lane| &*lane.trouble);
+            return Err(format!("no connection: {}", trouble.unwrap_or_default()));
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -516,20 +487,16 @@ pub fn scheme(protocol: Protocol) -> Result<&'static str, Fault> {
 }
 
 /// The scheme of a protocol over what carries it.
-pub fn carried(protocol: Protocol, carrier: Option<Carrier>) -> Result<&'static str, Fault> {
-    match (protocol, carrier) {
-        (_, None) => scheme(protocol),
-        (Protocol::Mqtt, Some(Carrier::Tls)) => Ok("mqtts"),
-        (Protocol::Mqtt, Some(Carrier::Ws)) => Ok("ws"),
-        (Protocol::Mqtt, Some(Carrier::Wss)) => Ok("wss"),
-        (Protocol::Amqp, Some(Carrier::Tls)) => Ok("amqps"),
-        (Protocol::Stomp, Some(Carrier::Tls)) => Ok("stomps"),
-        (Protocol::Stomp, Some(Carrier::Ws)) => Ok("stomp+ws"),
-        (Protocol::Stomp, Some(Carrier::Wss)) => Ok("stomp+wss"),
-        (Protocol::Xmpp, Some(Carrier::Tls)) => Ok("xmpps"),
-        (Protocol::Xmpp, Some(Carrier::Ws)) => Ok("xmpp+ws"),
-        (Protocol::Xmpp, Some(Carrier::Wss)) => Ok("xmpp+wss"),
-        (other, Some(carrier)) => Err(format!("{other:?} is not measured over {}", word(carrier))),
+pub fn carried(protocol: Protocol, carrier: Option<Carrier>) -> Result<String, Fault> {
+    use Protocol::{Amqp, Mqtt, Stomp, Xmpp};
+    match (scheme(protocol), protocol, carrier) {
+        (plain, _, None) => plain.map(str::to_owned),
+        (Ok(plain), Mqtt | Amqp | Stomp | Xmpp, Some(Carrier::Tls)) => Ok(format!("{plain}s")),
+        (_, Mqtt, Some(carrier)) => Ok(word(carrier)),
+        (Ok(plain), Stomp | Xmpp, Some(carrier)) => Ok(format!("{plain}+{}", word(carrier))),
+        (_, other, Some(carrier)) => {
+            Err(format!("{other:?} is not measured over {}", word(carrier)))
+        }
     }
 }
 

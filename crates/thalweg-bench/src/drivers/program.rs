@@ -67,10 +67,8 @@ pub enum ProgramEvent {
 impl ProgramEvent {
     pub fn read(line: &str) -> Result<ProgramEvent, String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let numbers: Vec<u64> = rest
-            .split_ascii_whitespace()
-            .map_while(|number| number.parse().ok())
-            .collect();
+        let numbers = rest.split_ascii_whitespace();
+        let numbers: Vec<u64> = numbers.map_while(|it| it.parse().ok()).collect();
         let said = match (word, &numbers[..]) {
             ("ready", _) => Some(ProgramEvent::Ready),
             ("s", &[flow, seq, tried, at]) => Some(ProgramEvent::Sent {
@@ -116,23 +114,17 @@ impl Program {
         let (tell, said) = channel();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         thread::spawn(move || {
-            for line in stdout
-                .into_iter()
-                .flat_map(|out| BufReader::new(out).lines().map_while(Result::ok))
-            {
+            let lines = stdout.into_iter().map(|out| BufReader::new(out).lines());
+            for line in lines.flatten().map_while(Result::ok) {
                 let said = ProgramEvent::read(&line).unwrap_or_else(ProgramEvent::Fault);
                 if tell.send(said).is_err() {
                     return;
                 }
             }
             // A program that ended without a line has ended too early.
-            let mut lines = stderr
-                .into_iter()
-                .flat_map(|err| BufReader::new(err).lines().map_while(Result::ok));
-            let why = lines
-                .by_ref()
-                .last()
-                .unwrap_or_else(|| "it has ended".to_owned());
+            let lines = stderr.into_iter().map(|err| BufReader::new(err).lines());
+            let why = lines.flatten().map_while(Result::ok).last();
+            let why = why.unwrap_or_else(|| "it has ended".to_owned());
             let _ = tell.send(ProgramEvent::Fault(why));
         });
         let mut program = Program { child, said };
@@ -198,32 +190,21 @@ mod tests {
 
     #[test]
     fn lines_are_read_and_others_refused() {
-        assert_eq!(
-            ProgramEvent::read("s 1 2 30 40"),
-            Ok(ProgramEvent::Sent {
-                flow: 1,
-                seq: 2,
-                tried: 30,
-                at: 40
-            })
-        );
-        assert_eq!(
-            ProgramEvent::read("r 0 1 2 99"),
-            Ok(ProgramEvent::Received {
-                copy: 0,
-                flow: 1,
-                seq: 2,
-                at: 99
-            })
-        );
-        assert_eq!(
-            ProgramEvent::read("n paho 1.6"),
-            Ok(ProgramEvent::Note("paho 1.6".to_owned()))
-        );
-        assert_eq!(
-            ProgramEvent::read("fault no route"),
-            Ok(ProgramEvent::Fault("no route".to_owned()))
-        );
+        for (line, event) in [
+            ("s 1 2 30 40", sent(1, 2, 30, 40)),
+            ("n paho 1.6", ProgramEvent::Note("paho 1.6".to_owned())),
+            ("fault no route", ProgramEvent::Fault("no route".to_owned())),
+        ] {
+            assert_eq!(ProgramEvent::read(line), Ok(event));
+        }
+        let (copy, flow, seq, at) = (0, 1, 2, 99);
+        let received = ProgramEvent::Received {
+            copy,
+            flow,
+            seq,
+            at,
+        };
+        assert_eq!(ProgramEvent::read("r 0 1 2 99"), Ok(received));
         for line in ["", "s 1 2 3", "r 1", "x 1 2 3", "overflow many"] {
             assert!(ProgramEvent::read(line).is_err(), "{line}");
         }
@@ -236,23 +217,21 @@ mod tests {
         let mut program =
             Program::start(command, &Value::Null, Duration::from_secs(60)).expect("it starts");
         program.begin(77).expect("it takes that");
-        let long = Duration::from_secs(60);
-        assert_eq!(
-            program.hear(long),
-            Some(ProgramEvent::Note("begin 77".to_owned()))
-        );
-        assert_eq!(
-            program.hear(long),
-            Some(ProgramEvent::Sent {
-                flow: 0,
-                seq: 0,
-                tried: 1,
-                at: 2
-            })
-        );
-        assert_eq!(
-            program.hear(long),
-            Some(ProgramEvent::Fault("sorry".to_owned()))
-        );
+        for event in [
+            ProgramEvent::Note("begin 77".to_owned()),
+            sent(0, 0, 1, 2),
+            ProgramEvent::Fault("sorry".to_owned()),
+        ] {
+            assert_eq!(program.hear(Duration::from_secs(60)), Some(event));
+        }
+    }
+
+    fn sent(flow: u32, seq: u32, tried: u64, at: u64) -> ProgramEvent {
+        ProgramEvent::Sent {
+            flow,
+            seq,
+            tried,
+            at,
+        }
     }
 }

@@ -19,11 +19,14 @@ impl Books {
     pub fn row(&self, fan_out: u32, standing: Standing) -> Row {
         let (sent, got) = (&self.sent, &self.got);
         let expected = sent.sent * u64::from(fan_out);
-        let mut more = BTreeMap::new();
-        more.insert("held_back".to_owned(), sent.held_back as f64);
-        more.insert("strangers".to_owned(), got.strangers as f64);
-        more.insert("sent_all_phases".to_owned(), sent.all as f64);
-        more.insert("delivered_all_phases".to_owned(), got.all as f64);
+        let counts = [
+            ("held_back", sent.held_back),
+            ("strangers", got.strangers),
+            ("sent_all_phases", sent.all),
+            ("delivered_all_phases", got.all),
+        ];
+        let more = counts.map(|(name, count)| (name.to_owned(), count as f64));
+        let mut more = BTreeMap::from(more);
         if let Some(beside) = &got.beside {
             for (part, of) in ["before", "during", "after"].into_iter().zip(&beside.parts) {
                 let found = quantiles(of);
@@ -38,11 +41,8 @@ impl Books {
                 }
             }
             // Never is no number: then it is not there.
-            more.extend(
-                beside
-                    .recovered()
-                    .map(|after| ("recovery_ms".to_owned(), after as f64 / 1e6)),
-            );
+            let recovered = beside.recovered().map(|after| after as f64 / 1e6);
+            more.extend(recovered.map(|after| ("recovery_ms".to_owned(), after)));
             more.insert("bursts_delivered".to_owned(), beside.bursts.0 as f64);
             more.insert("burst_bytes_delivered".to_owned(), beside.bursts.1 as f64);
         }

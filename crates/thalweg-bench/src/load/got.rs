@@ -84,18 +84,11 @@ impl Beside {
     /// Nanoseconds after flow 1's end until the 90 % latency is not above 1.1 times what it was before; none if it never
     /// was again, or nothing came before.
     pub fn recovered(&self) -> Option<u64> {
-        let before = self
-            .parts
-            .first()
-            .filter(|before| !before.is_empty())?
-            .value_at_quantile(0.9);
-        let is_as_before = |slot: &Histogram<u64>| {
-            !slot.is_empty() && slot.value_at_quantile(0.9) as f64 <= 1.1 * before as f64
-        };
-        self.slots
-            .iter()
-            .position(is_as_before)
-            .map(|slot| slot as u64 * SLOT)
+        let p90 = |of: &Histogram<u64>| (!of.is_empty()).then(|| of.value_at_quantile(0.9) as f64);
+        let before = p90(self.parts.first()?)?;
+        let is_as_before = |slot| p90(slot).is_some_and(|p90| p90 <= 1.1 * before);
+        let slot = self.slots.iter().position(is_as_before);
+        slot.map(|slot| slot as u64 * SLOT)
     }
 }
 
@@ -144,11 +137,8 @@ impl Got {
     #[inline]
     pub fn came(&mut self, copy: u32, header: &Header, bytes: usize, at: u64) -> bool {
         let place = copy as usize * self.flows as usize + header.flow as usize;
-        let sequence = self
-            .sequences
-            .get_mut(place)
-            .filter(|_| header.flow < self.flows);
-        let Some(sequence) = sequence else {
+        let is_ours = header.flow < self.flows;
+        let Some(sequence) = self.sequences.get_mut(place).filter(|_| is_ours) else {
             self.strangers += 1;
             return false;
         };
@@ -159,10 +149,8 @@ impl Got {
             return false;
         }
         self.all += 1;
-        let (response, service) = (
-            at.saturating_sub(header.intended),
-            at.saturating_sub(header.sent),
-        );
+        let response = at.saturating_sub(header.intended);
+        let service = at.saturating_sub(header.sent);
         if counts > 0 {
             self.delivered += 1;
             self.reordered += u64::from(came == Came::Behind);
@@ -268,20 +256,13 @@ mod tests {
             assert!(got.came(0, &header(1, seq, at(due)), 36, at(due) + 1_000_000));
         }
         // Due at 2 s and 5.5 s; the second 1 ms later is not in the drain.
-        assert_eq!(
-            (got.delivered, got.late, got.all, got.payload_bytes),
-            (2, 0, 5, 72)
-        );
+        let counts = (got.delivered, got.late, got.all, got.payload_bytes);
+        assert_eq!(counts, (2, 0, 5, 72));
         assert!(got.came(0, &header(1, 5, at(11)), 36, at(13)));
         assert_eq!((got.delivered, got.late), (3, 1));
         assert_eq!(got.response.len(), 3);
-        assert_eq!(
-            got.seconds
-                .iter()
-                .map(|second| second.received)
-                .collect::<Vec<_>>(),
-            [1, 1, 1, 0, 0, 1, 2]
-        );
+        let received = got.seconds.iter().map(|second| second.received);
+        assert!(received.eq([1, 1, 1, 0, 0, 1, 2]));
     }
 
     #[test]
@@ -297,10 +278,8 @@ mod tests {
         assert!(got.came(1, &header(2, 0, due), 36, due));
         assert!(!got.came(0, &header(3, 0, due), 36, due));
         assert!(!got.came(2, &header(0, 0, due), 36, due));
-        assert_eq!(
-            (got.delivered, got.duplicates, got.reordered, got.strangers),
-            (7, 1, 1, 2)
-        );
+        let counts = (got.delivered, got.duplicates, got.reordered, got.strangers);
+        assert_eq!(counts, (7, 1, 1, 2));
     }
 
     #[test]
@@ -317,10 +296,8 @@ mod tests {
         }
         let [mut sum, other] = parts;
         sum.add(&other);
-        assert_eq!(
-            (sum.delivered, sum.response_sum, sum.all),
-            (whole.delivered, whole.response_sum, whole.all)
-        );
+        let counts = |got: &Got| (got.delivered, got.response_sum, got.all);
+        assert_eq!(counts(&sum), counts(&whole));
         assert_eq!(sum.response, whole.response);
         assert_eq!(sum.seconds.len(), whole.seconds.len());
     }
@@ -333,12 +310,9 @@ mod tests {
         for seq in 0..400_u32 {
             let due = TIMES.measure + u64::from(seq) * 10_000_000;
             // 1 ms, 50 ms while the other sends and for three slots after.
-            let takes = if (from..slow_until).contains(&due) {
-                50_000_000
-            } else {
-                1_000_000
-            };
-            assert!(got.came(0, &header(0, seq, due), 36, due + takes));
+            let slowly = u64::from((from..slow_until).contains(&due)) * 49_000_000;
+            let at = due + 1_000_000 + slowly;
+            assert!(got.came(0, &header(0, seq, due), 36, at));
         }
         assert!(got.came(0, &header(1, 0, from), 2000, from + SECOND));
         let beside = got.beside.as_ref().expect("it was asked for");

@@ -63,18 +63,15 @@ impl Layout {
             self.fill(size, buffer);
         }
         match self {
-            Layout::Binary => match buffer.first_chunk_mut::<HEADER>() {
-                Some(head) => *head = header.bytes(),
-                None => {
-                    if let Some(head) = buffer.first_chunk_mut() {
-                        *head = header.seq.to_be_bytes();
-                    }
+            Layout::Binary => {
+                if let Some(head) = buffer.first_chunk_mut::<HEADER>() {
+                    *head = header.bytes();
+                } else if let Some(head) = buffer.first_chunk_mut() {
+                    *head = header.seq.to_be_bytes();
                 }
-            },
+            }
             Layout::Json => {
-                let places = buffer
-                    .get_mut(JSON_HEAD.len()..JSON_HEAD.len() + 2 * HEADER)
-                    .unwrap_or_default();
+                let places = buffer.get_mut(JSON_HEAD.len()..).unwrap_or_default();
                 for (place, byte) in places.chunks_exact_mut(2).zip(header.bytes()) {
                     if let [high, low] = place {
                         (*high, *low) = (digit(byte >> 4), digit(byte & 15));
@@ -87,15 +84,12 @@ impl Layout {
     /// Everything but the header. The filler is no run of one byte: what compresses would not be a payload.
     fn fill(self, size: usize, buffer: &mut Vec<u8>) {
         static BLOCK: LazyLock<Vec<u8>> = LazyLock::new(|| {
-            (0..FILLER)
-                .map(|at| b"abcdefghijklmnopqrstuvwxyz0123456789"[(at * 7 + at / 36) % 36])
-                .collect()
+            let letter = |at| b"abcdefghijklmnopqrstuvwxyz0123456789"[(at * 7 + at / 36) % 36];
+            (0..FILLER).map(letter).collect()
         });
         let filler = |mut bytes: usize, buffer: &mut Vec<u8>| {
-            while let Some(some) = BLOCK
-                .get(..bytes.min(FILLER))
-                .filter(|some| !some.is_empty())
-            {
+            while bytes > 0 {
+                let some = BLOCK.get(..bytes.min(FILLER)).unwrap_or_default();
                 buffer.extend_from_slice(some);
                 bytes -= some.len();
             }
@@ -139,9 +133,8 @@ impl Layout {
                     let [high, low] = two else { return None };
                     *place = value(*high)? << 4 | value(*low)?;
                 }
-                text.get(2 * HEADER..)?
-                    .starts_with(JSON_MIDDLE)
-                    .then(|| Header::of(&head))?
+                let is_whole = text.get(2 * HEADER..)?.starts_with(JSON_MIDDLE);
+                is_whole.then(|| Header::of(&head))?
             }
         };
         (header.run == run).then_some(header)
@@ -162,10 +155,11 @@ impl Header {
 
     #[inline]
     fn of(bytes: &[u8; HEADER]) -> Header {
-        let word = |at: usize| {
-            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        let long = |at: usize| {
+            let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+            u64::from_be_bytes(*bytes.unwrap_or(&[0; 8]))
         };
-        let long = |at: usize| u64::from(word(at)) << 32 | u64::from(word(at + 4));
+        let word = |at: usize| (long(at) >> 32) as u32;
         Header {
             run: word(0),
             flow: word(4),
@@ -177,10 +171,7 @@ impl Header {
 }
 
 fn digit(value: u8) -> u8 {
-    match value {
-        0..=9 => b'0' + value,
-        _ => b'a' + value - 10,
-    }
+    char::from_digit(value.into(), 16).map_or(b'0', |digit| digit as u8)
 }
 
 fn value(digit: u8) -> Option<u8> {
@@ -198,30 +189,25 @@ impl SideTable {
     /// Notes a message before it is sent.
     pub fn put(&self, header: &Header) {
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        let flow = header.flow as usize;
-        if flows.len() <= flow {
-            flows.resize(flow + 1, Vec::new());
-        }
-        if let Some(times) = flows.get_mut(flow) {
-            let seq = header.seq as usize;
-            if times.len() <= seq {
-                times.resize(seq + 1, (0, 0));
-            }
-            if let Some(time) = times.get_mut(seq) {
-                *time = (header.intended, header.sent);
-            }
-        }
+        let times = (header.intended, header.sent);
+        *place(place(&mut flows, header.flow), header.seq) = times;
     }
 
     /// Its times; none if it was never sent.
     pub fn get(&self, flow: u32, seq: u32) -> Option<(u64, u64)> {
         let flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        flows
-            .get(flow as usize)?
-            .get(seq as usize)
-            .copied()
-            .filter(|(intended, _)| *intended > 0)
+        let times = flows.get(flow as usize)?.get(seq as usize).copied();
+        times.filter(|(intended, _)| *intended > 0)
     }
+}
+
+/// The place with this number; those up to it are made.
+fn place<T: Clone + Default>(places: &mut Vec<T>, number: u32) -> &mut T {
+    let number = number as usize;
+    if places.len() <= number {
+        places.resize(number + 1, T::default());
+    }
+    &mut places[number]
 }
 
 #[cfg(test)]
@@ -248,11 +234,8 @@ mod tests {
             for size in sizes {
                 layout.write(&ONE, size, &mut buffer);
                 assert_eq!(buffer.len(), size);
-                assert_eq!(
-                    layout.read(7, "lab/3", &buffer, &table),
-                    Some(ONE),
-                    "{layout:?} {size}"
-                );
+                let read = layout.read(7, "lab/3", &buffer, &table);
+                assert_eq!(read, Some(ONE), "{layout:?} {size}");
                 // Written over another one, it is the same.
                 let other = Header { seq: 1, ..ONE };
                 table.put(&other);
@@ -275,10 +258,14 @@ mod tests {
     fn strangers_are_not_ours() {
         let (table, mut buffer) = (SideTable::default(), Vec::new());
         Layout::Binary.write(&ONE, 36, &mut buffer);
-        assert_eq!(Layout::Binary.read(8, "lab/3", &buffer, &table), None);
-        assert_eq!(Layout::Binary.read(7, "lab/3", b"abc", &table), None);
-        assert_eq!(Layout::Binary.read(7, "lab/3", b"abcdefgh", &table), None);
-        assert_eq!(Layout::Binary.read(7, "lab/x", b"abcdefgh", &table), None);
+        for (run, topic, payload) in [
+            (8, "lab/3", &*buffer),
+            (7, "lab/3", b"abc"),
+            (7, "lab/3", b"abcdefgh"),
+            (7, "lab/x", b"abcdefgh"),
+        ] {
+            assert_eq!(Layout::Binary.read(run, topic, payload, &table), None);
+        }
         for other in [&b""[..], b"{\"m\":\"", b"{\"m\":\"zz", &[b'{'; 100]] {
             assert_eq!(Layout::Json.read(7, "lab/3", other, &table), None);
         }

@@ -113,11 +113,6 @@ impl Pacer {
         }
     }
 
-    /// Messages that were due and not taken yet.
-    pub fn waiting(&self) -> usize {
-        self.waiting.iter().map(VecDeque::len).sum()
-    }
-
     /// Nothing will be due any more, and nothing waits.
     pub fn is_done(&self, now: u64) -> bool {
         let drawn = match &self.source {
@@ -265,11 +260,12 @@ impl Pacer {
         let seq = *next;
         *next += 1;
         let from = self.from.get(flow as usize).copied().unwrap_or(0);
+        let (at, size) = (now, self.sizes.of(from, seq));
         Some(Item {
-            at: now,
+            at,
             flow,
             seq,
-            size: self.sizes.of(from, seq),
+            size,
         })
     }
 

@@ -6,6 +6,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::iter;
 use std::sync::Arc;
 
+use clap::ValueEnum;
+
 use crate::sim::random::Random;
 use crate::traces::Trace;
 use crate::traces::replay::Drawn;
@@ -22,27 +24,22 @@ pub struct Item {
     pub size: u32,
 }
 
-/// How the messages of a flow follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How messages of a flow follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Arrivals {
-    /// At equal distances, each flow with a phase of its own.
+    /// At equal distances, each flow with a random phase
     Periodic,
+    /// A Poisson process: exponentially distributed distances
     Poisson,
-    /// At equal distances, all flows at the same moment.
+    /// All flows at once
     Burst,
 }
 
 impl Arrivals {
     /// By its name in a cell.
     pub fn named(name: &str) -> Result<Arrivals, String> {
-        match name {
-            "periodic" => Ok(Arrivals::Periodic),
-            "poisson" => Ok(Arrivals::Poisson),
-            "burst" => Ok(Arrivals::Burst),
-            _ => Err(format!(
-                "there are no arrivals {name:?}: periodic, poisson, burst"
-            )),
-        }
+        let words = |_| format!("there are no arrivals {name:?}: periodic, poisson, burst");
+        Arrivals::from_str(name, false).map_err(words)
     }
 }
 
@@ -60,7 +57,8 @@ impl Sizes {
         match self {
             Sizes::Fixed(size) => u64::from(*size),
             Sizes::Listed(sizes) => {
-                sizes.iter().map(|size| u64::from(*size)).sum::<u64>() / sizes.len().max(1) as u64
+                let sum: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
+                sum / sizes.len().max(1) as u64
             }
         }
     }

@@ -79,10 +79,8 @@ impl Sent {
         if self.seconds.len() < other.seconds.len() {
             self.seconds.resize(other.seconds.len(), 0);
         }
-        self.seconds
-            .iter_mut()
-            .zip(&other.seconds)
-            .for_each(|(mine, its)| *mine += its);
+        let both = self.seconds.iter_mut().zip(&other.seconds);
+        both.for_each(|(mine, its)| *mine += its);
     }
 }
 

@@ -32,12 +32,8 @@ impl Sequence {
             self.next = seq.saturating_add(1);
             return Came::InOrder;
         }
-        let Some((&from, &to)) = self
-            .holes
-            .range(..=seq)
-            .next_back()
-            .filter(|(_, to)| seq < **to)
-        else {
+        let hole = self.holes.range(..=seq).next_back();
+        let Some((&from, &to)) = hole.filter(|(_, to)| seq < **to) else {
             return Came::Again;
         };
         self.holes.remove(&from);
@@ -57,12 +53,8 @@ impl Sequence {
 
     /// How many came for the first time.
     pub fn distinct(&self) -> u64 {
-        u64::from(self.next)
-            - self
-                .holes
-                .iter()
-                .map(|(from, to)| u64::from(to - from))
-                .sum::<u64>()
+        let missing: u64 = self.holes().map(|(from, to)| u64::from(to - from)).sum();
+        u64::from(self.next) - missing
     }
 }
 

@@ -9,6 +9,7 @@ use thalweg_client::{BrokerUrl, Scheme};
 use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload, word};
 use crate::drivers::{Job, speaks};
 use crate::load::header::PAYLOAD_MIN;
+use crate::load::schedule::Arrivals;
 use crate::net::units;
 
 /// What all roles take.
@@ -127,7 +128,7 @@ pub struct PaceArgs {
     pub rate: Option<f64>,
     /// How they follow each other
     #[arg(long, value_enum, default_value = "periodic")]
-    pub arrivals: Following,
+    pub arrivals: Arrivals,
     /// As fast as it goes
     #[arg(long, conflicts_with = "count")]
     pub flood: bool,
@@ -142,17 +143,6 @@ pub enum Whose {
     Common,
     /// Codec and socket, MQTT only
     Bare,
-}
-
-/// How messages of a flow follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Following {
-    /// At equal distances, each flow with a random phase
-    Periodic,
-    /// A Poisson process: exponentially distributed distances
-    Poisson,
-    /// All flows at once
-    Burst,
 }
 
 impl PaceArgs {

@@ -12,8 +12,8 @@ use crate::cell::{
     Workload,
 };
 use crate::drivers::api::carried;
+use crate::load::schedule::Arrivals;
 use crate::net::units;
-use crate::roles::args::Following;
 
 /// What is of the scenario and not of a point.
 #[derive(Clone, Debug)]
@@ -301,7 +301,7 @@ fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String
     let flows = section.or("flows", 1, some)?;
     let fan_out = section.or("fan_out", 1, some)?;
     let rate = section.maybe("rate", units::frequency)?;
-    let arrivals = section.maybe("arrivals", chosen::<Following>)?;
+    let arrivals = section.maybe("arrivals", chosen::<Arrivals>)?;
     let (think, speed) = (
         section.maybe("think", time)?,
         section.maybe("speed", factor)?,
@@ -323,7 +323,7 @@ fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String
             Load::Open {
                 rate,
                 flows,
-                arrivals: cell::word(arrivals.unwrap_or(Following::Periodic)),
+                arrivals: cell::word(arrivals.unwrap_or(Arrivals::Periodic)),
             }
         }
         Model::Closed => Load::Closed {

@@ -68,11 +68,8 @@ pub fn run(command: &SpeedCommand, out: &mut dyn Write) -> io::Result<Outcome> {
                 Surety::AtMostOnce => Reliability::AtMostOnce,
                 Surety::AtLeastOnce => Reliability::AtLeastOnce,
             };
-            writeln!(
-                out,
-                "{}",
-                publish::run(url, *messages, *payload, *topics, reliability)?
-            )?;
+            let line = publish::run(url, *messages, *payload, *topics, reliability)?;
+            writeln!(out, "{line}")?;
             Ok(Outcome::Done)
         }
     }

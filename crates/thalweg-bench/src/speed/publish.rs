@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use thalweg_client::{Client, ClientError, Options, Reliability, blocking};
+use thalweg_client::{Client, ClientError, Options, Reliability};
 
 /// Publishes so many messages as fast as the client takes them, and waits until all are gone or acknowledged.
 pub fn run(
@@ -16,10 +16,8 @@ pub fn run(
     reliability: Reliability,
 ) -> io::Result<Value> {
     let words = |error: ClientError| io::Error::other(format!("the client: {error}"));
-    let client = Client::builder()
-        .broker(url)
-        .and_then(|builder| builder.connect_blocking())
-        .map_err(words)?;
+    let builder = Client::builder().broker(url).map_err(words)?;
+    let client = builder.connect_blocking().map_err(words)?;
     let options = Options {
         reliability,
         ..Options::default()
@@ -47,7 +45,8 @@ pub fn run(
     let counts = client.status().map_err(words)?.counts;
     // What has left may still be on its way to the sink.
     thread::sleep(Duration::from_millis(200));
-    close(&client);
+    // The sink has counted what came; how the goodbye goes does not matter.
+    let _ = client.close(Duration::from_secs(2));
     Ok(json!({
         "client": "thalweg",
         "messages": messages,
@@ -58,9 +57,4 @@ pub fn run(
         "failed": counts.failed,
         "repeated": counts.repeated,
     }))
-}
-
-fn close(client: &blocking::Client) {
-    // The sink has counted what came; how the goodbye goes does not matter.
-    let _ = client.close(Duration::from_secs(2));
 }

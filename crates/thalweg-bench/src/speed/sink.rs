@@ -43,9 +43,8 @@ impl Clock {
     /// A line about it; none if nothing came.
     pub fn line(&self, protocol: &str) -> Option<Value> {
         let (first, last, messages) = self.seen?;
-        Some(
-            json!({ "sink": protocol, "messages": messages, "seconds": (last - first).as_secs_f64() }),
-        )
+        let seconds = (last - first).as_secs_f64();
+        Some(json!({ "sink": protocol, "messages": messages, "seconds": seconds }))
     }
 }
 
@@ -97,27 +96,15 @@ pub fn serve_datagrams(socket: &UdpSocket, say: &dyn Fn(Value)) -> io::Result<()
     let (mut clock, mut messages) = (Clock::default(), 0);
     loop {
         let mut slices = [io::IoSliceMut::new(&mut buffer)];
-        let came = match recvmsg::<SockaddrStorage>(
-            socket.as_raw_fd(),
-            &mut slices,
-            Some(&mut control),
-            MsgFlags::empty(),
-        ) {
+        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+        match recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut control), flags) {
             Ok(came) => {
                 let segment = came.cmsgs()?.find_map(|control| match control {
                     ControlMessageOwned::UdpGroSegments(bytes) => usize::try_from(bytes).ok(),
                     _ => None,
                 });
-                Ok((
-                    came.bytes,
-                    segment.unwrap_or(came.bytes).max(1),
-                    came.address,
-                ))
-            }
-            Err(error) => Err(error),
-        };
-        match came {
-            Ok((length, segment, from)) => {
+                let (length, from) = (came.bytes, came.address);
+                let segment = segment.unwrap_or(length).max(1);
                 answer.clear();
                 ends.clear();
                 for datagram in buffer.get(..length).unwrap_or_default().chunks(segment) {
@@ -150,40 +137,28 @@ fn answer_all(
     to: Option<SockaddrStorage>,
 ) -> io::Result<()> {
     let first = ends.first().copied().unwrap_or_default();
-    let is_alike = ends
-        .iter()
-        .enumerate()
-        .all(|(at, end)| *end == first * (at + 1));
+    let mut in_order = ends.iter().enumerate();
+    let is_alike = in_order.all(|(at, end)| *end == first * (at + 1));
     let send = |datagram: &[u8], control: &[ControlMessage<'_>]| {
-        let slices = [io::IoSlice::new(datagram)];
-        match sendmsg(
-            socket.as_raw_fd(),
-            &slices,
-            control,
-            MsgFlags::empty(),
-            to.as_ref(),
-        ) {
+        let (slices, flags) = ([io::IoSlice::new(datagram)], MsgFlags::empty());
+        match sendmsg(socket.as_raw_fd(), &slices, control, flags, to.as_ref()) {
             Ok(_) | Err(Errno::ECONNREFUSED) => Ok(()),
             Err(error) => Err(io::Error::from(error)),
         }
     };
-    match u16::try_from(first) {
-        Ok(length) if is_alike && ends.len() > 1 && length > 0 => {
-            send(answers, &[ControlMessage::UdpGsoSegments(&length)])
-        }
-        _ => {
-            let mut start = 0;
-            for end in ends {
-                let datagram = answers
-                    .get(std::mem::replace(&mut start, *end)..*end)
-                    .unwrap_or_default();
-                if !datagram.is_empty() {
-                    send(datagram, &[])?;
-                }
-            }
-            Ok(())
-        }
+    if let Ok(length) = u16::try_from(first)
+        && is_alike
+        && ends.len() > 1
+        && length > 0
+    {
+        return send(answers, &[ControlMessage::UdpGsoSegments(&length)]);
     }
+    let begins = [0].into_iter().chain(ends.iter().copied());
+    let datagrams = begins
+        .zip(ends)
+        .filter_map(|(from, to)| answers.get(from..*to));
+    let mut datagrams = datagrams.filter(|datagram| !datagram.is_empty());
+    datagrams.try_for_each(|datagram| send(datagram, &[]))
 }
 
 const BUFFER: usize = 1 << 20;

@@ -18,11 +18,10 @@ impl Sink for Mqtt {
                 // CONNECT: the protocol's name, then its level.
                 1 => {
                     self.is_five = body.get(6) == Some(&5);
-                    out.extend_from_slice(if self.is_five {
-                        &[0x20, 3, 0, 0, 0]
-                    } else {
-                        &[0x20, 2, 0, 0]
-                    });
+                    match self.is_five {
+                        true => out.extend_from_slice(&[0x20, 3, 0, 0, 0]),
+                        false => out.extend_from_slice(&[0x20, 2, 0, 0]),
+                    }
                 }
                 3 => {
                     self.messages += 1;
@@ -99,27 +98,20 @@ impl Sink for Amqp {
             taken += length;
             match kind {
                 1 => {
-                    let id = (
-                        u16::from_be_bytes(*body.first_chunk()?),
-                        u16::from_be_bytes(*body.get(2..)?.first_chunk()?),
-                    );
-                    if !self.method(id, channel, body, out) {
+                    let class = u16::from_be_bytes(*body.first_chunk()?);
+                    let method = u16::from_be_bytes(*body.get(2..)?.first_chunk()?);
+                    if !self.method((class, method), channel, body, out) {
                         return None;
                     }
+                    continue;
                 }
                 // Content header: class, weight, size of the body.
-                2 => {
-                    self.missing = u64::from_be_bytes(*body.get(4..)?.first_chunk()?);
-                    self.messages += u64::from(self.missing == 0);
-                    channel_of_confirm = channel;
-                }
-                3 => {
-                    self.missing = self.missing.saturating_sub(body.len() as u64);
-                    self.messages += u64::from(self.missing == 0);
-                    channel_of_confirm = channel;
-                }
-                _ => {}
+                2 => self.missing = u64::from_be_bytes(*body.get(4..)?.first_chunk()?),
+                3 => self.missing = self.missing.saturating_sub(body.len() as u64),
+                _ => continue,
             }
+            self.messages += u64::from(self.missing == 0);
+            channel_of_confirm = channel;
         }
         if self.confirms && self.messages > before {
             // Basic.Ack of everything so far.
@@ -196,10 +188,8 @@ impl Sink for Stomp {
         let mut taken = 0;
         loop {
             let rest = input.get(taken..)?;
-            let beats = rest
-                .iter()
-                .take_while(|byte| matches!(byte, b'\n' | b'\r'))
-                .count();
+            let is_beat = |byte: &&u8| matches!(byte, b'\n' | b'\r');
+            let beats = rest.iter().take_while(is_beat).count();
             let rest = rest.get(beats..)?;
             let Some(head_end) = rest.windows(2).position(|pair| pair == b"\n\n") else {
                 return Some(taken);
@@ -209,16 +199,15 @@ impl Sink for Stomp {
                 let mut lines = head.split(|byte| *byte == b'\n');
                 lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))
             };
-            let length = header(b"content-length")
-                .and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok());
+            let length = header(b"content-length");
+            let length = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
             let body = rest.get(head_end + 2..)?;
             let end = match length {
-                Some(length) if body.len() > length => length,
-                Some(_) => return Some(taken),
-                None => match body.iter().position(|byte| *byte == 0) {
-                    Some(end) => end,
-                    None => return Some(taken),
-                },
+                Some(length) => Some(length).filter(|length| body.len() > *length),
+                None => body.iter().position(|byte| *byte == 0),
+            };
+            let Some(end) = end else {
+                return Some(taken);
             };
             taken += beats + head_end + 2 + end + 1;
             let command = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -250,9 +239,8 @@ pub fn coap(datagram: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(&[first, code, high, low]) = datagram.first_chunk() else {
         return false;
     };
-    let token = datagram
-        .get(4..4 + usize::from(first & 0xf))
-        .unwrap_or_default();
+    let token = datagram.get(4..4 + usize::from(first & 0xf));
+    let token = token.unwrap_or_default();
     let is_confirmable = first & 0x30 == 0;
     let is_message = matches!(code, 2 | 3);
     match (is_confirmable, code) {
@@ -260,12 +248,8 @@ pub fn coap(datagram: &[u8], out: &mut Vec<u8>) -> bool {
         (true, 0) => out.extend_from_slice(&[0x70, 0, high, low]),
         // 2.04, or 2.05 without payload, on the acknowledgement.
         (true, 1..=31) => {
-            out.extend_from_slice(&[
-                0x60 | first & 0xf,
-                if is_message { 0x44 } else { 0x45 },
-                high,
-                low,
-            ]);
+            let code = if is_message { 0x44 } else { 0x45 };
+            out.extend_from_slice(&[0x60 | first & 0xf, code, high, low]);
             out.extend_from_slice(token);
         }
         _ => {}

@@ -35,12 +35,12 @@ impl BareConnection {
         topic: &str,
         login: Option<&(String, String)>,
     ) -> Result<BareConnection, Fault> {
+        let version = match leg.version {
+            5 => Version::V5,
+            _ => Version::V311,
+        };
         let connect = ConnectOut {
-            version: if leg.version == 5 {
-                Version::V5
-            } else {
-                Version::V311
-            },
+            version,
             client_id: name,
             // A ping in the middle of a trial would be counted among its bytes.
             keep_alive: 0,
@@ -50,8 +50,8 @@ impl BareConnection {
         };
         let words = |error: io::Error| format!("connecting to {address}: {error}");
         let mut socket = Socket::open(address, ANSWERED_WITHIN, &connect).map_err(words)?;
-        socket
-            .stream
+        let stream = &socket.stream;
+        stream
             .set_read_timeout(Some(ANSWERED_WITHIN))
             .map_err(words)?;
         socket.write_all().map_err(writing)?;
@@ -75,24 +75,20 @@ impl BareConnection {
             _ => None,
         })?;
         if let Some((filter, qos)) = subscribe {
-            self.socket
-                .subscribe(filter, qos)
-                .map_err(|error| error.to_string())?;
+            let asked = self.socket.subscribe(filter, qos);
+            asked.map_err(|error| error.to_string())?;
             self.socket.write_all().map_err(writing)?;
-            self.hear_until(|event| match event {
-                ClientEvent::SubAck(suback) => {
-                    Some(match suback.codes().find(|code| code.is_error()) {
-                        Some(code) => Err(format!("the broker refuses the subscription: {code:?}")),
-                        None => Ok(()),
-                    })
-                }
-                _ => None,
+            self.hear_until(|event| {
+                let ClientEvent::SubAck(suback) = event else {
+                    return None;
+                };
+                let refused = suback.codes().find(|code| code.is_error());
+                let words = |code| format!("the broker refuses the subscription: {code:?}");
+                Some(refused.map_or(Ok(()), |code| Err(words(code))))
             })?;
         }
-        self.socket
-            .stream
-            .set_nonblocking(true)
-            .map_err(|error| error.to_string())
+        let done = self.socket.stream.set_nonblocking(true);
+        done.map_err(|error| error.to_string())
     }
 
     fn hear_until(
@@ -114,9 +110,8 @@ impl BareConnection {
             if let Some(answer) = answer {
                 return answer;
             }
-            count = stream
-                .read(&mut chunk)
-                .map_err(|error| format!("no answer: {error}"))?;
+            let read = stream.read(&mut chunk);
+            count = read.map_err(|error| format!("no answer: {error}"))?;
             if count == 0 {
                 return Err("the broker closes the connection at once".to_owned());
             }
@@ -138,15 +133,9 @@ impl BareConnection {
             // The codec writes this one; what is before the payload is the same in all others of this size.
             let before = self.socket.mqtt.out.len();
             self.publish(payload, QoS::AtMostOnce)?;
-            let head = self
-                .socket
-                .mqtt
-                .out
-                .get(before..self.socket.mqtt.out.len() - payload.len())
-                .unwrap_or_default();
-            self.head.0 = payload.len();
-            self.head.1.clear();
-            self.head.1.extend_from_slice(head);
+            let out = &self.socket.mqtt.out;
+            let head = out.get(before..out.len() - payload.len());
+            self.head = (payload.len(), head.unwrap_or_default().to_vec());
             return Ok(());
         }
         self.socket.mqtt.out.extend_from_slice(&self.head.1);

@@ -5,12 +5,14 @@
 mod line;
 
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use thalweg_mqtt::{ClientEvent, QoS, ReasonCode};
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
+use crate::cell::Leg;
 use crate::load::{Gave, clock};
 use line::BareConnection;
 
@@ -29,17 +31,11 @@ pub struct Publishing {
 impl Publishing {
     pub fn connect(job: &Job) -> Result<Publishing, Fault> {
         let doorbell = Doorbell::new()?;
-        let mut lines = Vec::new();
-        for flow in 0..job.flows {
-            let name = format!("{}-{:08x}-p{flow}", job.role, job.run);
-            lines.push(BareConnection::open(
-                job.publish_at,
-                &job.publish,
-                &name,
-                &job.publish_topic(flow),
-                job.login.as_ref(),
-            )?);
-        }
+        let (leg, at) = (&job.publish, job.publish_at);
+        let open = |flow| open(job, leg, at, &format!("p{flow}"), &job.publish_topic(flow));
+        let mut lines = (0..job.flows)
+            .map(open)
+            .collect::<Result<Vec<_>, Fault>>()?;
         for (number, line) in lines.iter_mut().enumerate() {
             line.introduced(None)?;
             doorbell.watch(line, number)?;
@@ -104,38 +100,35 @@ impl Publisher for Publishing {
         loop {
             let rung = self.doorbell.wait(until)?;
             for &(number, flags) in &rung {
-                let Publishing {
-                    lines,
-                    doorbell,
-                    scratch,
-                    unsettled,
-                    ..
-                } = self;
-                let Some(line) = lines.get_mut(number as usize) else {
+                let Some(line) = self.lines.get_mut(number as usize) else {
                     continue;
                 };
+                let epoll = &self.doorbell.epoll;
                 if flags.contains(epoll::EventFlags::OUT) {
-                    line.flush(&doorbell.epoll, number)?;
+                    line.flush(epoll, number)?;
                 }
                 let mut settled = 0;
                 let mut trouble = None;
-                let open = line.read(scratch, &mut |machine, out, event| match event {
-                    ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack)
-                        if !ack.reason.is_error() =>
-                    {
-                        settled += 1
-                    }
-                    ClientEvent::PubRec(ack) if !ack.reason.is_error() => {
-                        machine.pubrel(ack.id, ReasonCode::Success, out);
-                    }
-                    ClientEvent::PubAck(ack) | ClientEvent::PubRec(ack) => {
-                        trouble.get_or_insert(format!("a message was refused: {:?}", ack.reason));
-                    }
-                    ClientEvent::Disconnect(bye) => {
-                        trouble.get_or_insert(format!("the broker disconnects: {:?}", bye.reason));
-                    }
-                    _ => {}
-                })?;
+                let open =
+                    line.read(&mut self.scratch, &mut |machine, out, event| match event {
+                        ClientEvent::PubAck(ack) | ClientEvent::PubComp(ack)
+                            if !ack.reason.is_error() =>
+                        {
+                            settled += 1
+                        }
+                        ClientEvent::PubRec(ack) if !ack.reason.is_error() => {
+                            machine.pubrel(ack.id, ReasonCode::Success, out);
+                        }
+                        ClientEvent::PubAck(ack) | ClientEvent::PubRec(ack) => {
+                            trouble
+                                .get_or_insert(format!("a message was refused: {:?}", ack.reason));
+                        }
+                        ClientEvent::Disconnect(bye) => {
+                            trouble
+                                .get_or_insert(format!("the broker disconnects: {:?}", bye.reason));
+                        }
+                        _ => {}
+                    })?;
                 if let Some(trouble) = trouble {
                     return Err(trouble);
                 }
@@ -143,8 +136,8 @@ impl Publisher for Publishing {
                     return Err("the broker has closed a publisher's connection".to_owned());
                 }
                 line.in_flight = line.in_flight.saturating_sub(settled);
-                *unsettled = unsettled.saturating_sub(u64::from(settled));
-                line.flush(&doorbell.epoll, number)?;
+                self.unsettled = self.unsettled.saturating_sub(u64::from(settled));
+                line.flush(epoll, number)?;
                 (0..settled).for_each(|_| through(number as u32));
             }
             if listens && !rung.is_empty() || clock::now() >= until {
@@ -158,12 +151,9 @@ impl Publisher for Publishing {
     }
 
     fn unsettled(&self) -> u64 {
+        let waits = |line: &&BareConnection| line.socket.unsent() > 0;
         match self.qos {
-            QoS::AtMostOnce => self
-                .lines
-                .iter()
-                .map(|line| u64::from(line.socket.unsent() > 0))
-                .sum(),
+            QoS::AtMostOnce => self.lines.iter().filter(waits).count() as u64,
             _ => self.unsettled,
         }
     }
@@ -173,15 +163,10 @@ impl Publisher for Publishing {
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
+        let bytes: u64 = self.lines.iter().map(|line| line.socket.bytes_out).sum();
         vec![
             ("connections_publish", self.lines.len() as f64),
-            (
-                "publish_bytes_sent",
-                self.lines
-                    .iter()
-                    .map(|line| line.socket.bytes_out)
-                    .sum::<u64>() as f64,
-            ),
+            ("publish_bytes_sent", bytes as f64),
         ]
     }
 }
@@ -199,20 +184,13 @@ pub struct Subscribing {
 impl Subscribing {
     pub fn connect(job: &Job) -> Result<Subscribing, Fault> {
         let doorbell = Doorbell::new()?;
-        let topics: Vec<String> = (0..job.flows)
-            .map(|flow| job.subscribe_topic(flow))
-            .collect();
+        let topics = (0..job.flows).map(|flow| job.subscribe_topic(flow));
+        let topics: Vec<String> = topics.collect();
+        let (leg, at) = (&job.subscribe, job.subscribe_at);
         let mut lines = Vec::new();
         for copy in 0..job.copies {
             for (flow, topic) in topics.iter().enumerate() {
-                let name = format!("{}-{:08x}-s{copy}-{flow}", job.role, job.run);
-                lines.push(BareConnection::open(
-                    job.subscribe_at,
-                    &job.subscribe,
-                    &name,
-                    topic,
-                    job.login.as_ref(),
-                )?);
+                lines.push(open(job, leg, at, &format!("s{copy}-{flow}"), topic)?);
             }
         }
         for (number, line) in lines.iter_mut().enumerate() {
@@ -233,28 +211,18 @@ impl Subscribing {
 impl Subscriber for Subscribing {
     fn receive(&mut self, until: u64, hear: &mut dyn FnMut(Received<'_>)) -> Result<(), Fault> {
         for (number, flags) in self.doorbell.wait(until)? {
-            let Subscribing {
-                lines,
-                doorbell,
-                flows,
-                topics,
-                scratch,
-            } = self;
-            let Some(line) = lines.get_mut(number as usize) else {
+            let Some(line) = self.lines.get_mut(number as usize) else {
                 continue;
             };
+            let epoll = &self.doorbell.epoll;
             if flags.contains(epoll::EventFlags::OUT) {
-                line.flush(&doorbell.epoll, number)?;
+                line.flush(epoll, number)?;
             }
-            let copy = number as u32 / *flows;
-            let topic = topics
-                .get((number % u64::from(*flows)) as usize)
-                .map_or("", String::as_str);
-            let mut bye = None;
-            let recorded = std::mem::take(&mut line.recorded);
-            let mut held = recorded;
-            let mut at = 0;
-            let open = line.read(scratch, &mut |machine, out, event| {
+            let (copy, flow) = (number as u32 / self.flows, number as u32 % self.flows);
+            let topic = self.topics.get(flow as usize).map_or("", String::as_str);
+            let (mut bye, mut at) = (None, 0);
+            let mut held = std::mem::take(&mut line.recorded);
+            let open = line.read(&mut self.scratch, &mut |machine, out, event| {
                 // One look at the clock for what came in one piece.
                 if at == 0 {
                     at = clock::now();
@@ -274,10 +242,11 @@ impl Subscriber for Subscribing {
                                 }
                             }
                         }
+                        let payload = publish.payload;
                         hear(Received {
                             copy,
                             topic,
-                            payload: publish.payload,
+                            payload,
                             at,
                         });
                     }
@@ -290,7 +259,7 @@ impl Subscriber for Subscribing {
                 }
             })?;
             line.recorded = held;
-            line.flush(&doorbell.epoll, number)?;
+            line.flush(epoll, number)?;
             if let Some(reason) = bye {
                 return Err(format!("the broker disconnects a subscriber: {reason:?}"));
             }
@@ -306,17 +275,24 @@ impl Subscriber for Subscribing {
     }
 
     fn counts(&self) -> Vec<(&'static str, f64)> {
+        let bytes: u64 = self.lines.iter().map(|line| line.socket.bytes_in).sum();
         vec![
             ("connections_subscribe", self.lines.len() as f64),
-            (
-                "subscribe_bytes_received",
-                self.lines
-                    .iter()
-                    .map(|line| line.socket.bytes_in)
-                    .sum::<u64>() as f64,
-            ),
+            ("subscribe_bytes_received", bytes as f64),
         ]
     }
+}
+
+/// Opens a connection whose name ends so.
+fn open(
+    job: &Job,
+    leg: &Leg,
+    at: SocketAddr,
+    name: &str,
+    topic: &str,
+) -> Result<BareConnection, Fault> {
+    let name = format!("{}-{:08x}-{name}", job.role, job.run);
+    BareConnection::open(at, leg, &name, topic, job.login.as_ref())
 }
 
 /// Connections that say nothing.
@@ -328,18 +304,16 @@ pub struct Idle {
 impl Idle {
     /// Opens them all before the first one is answered: as a fleet comes back after its broker was away.
     pub fn connect(job: &Job, count: u32) -> Result<Idle, Fault> {
+        let (leg, at) = (&job.publish, job.publish_at);
         let mut lines = Vec::new();
-        for number in 0..count {
-            let name = format!("{}-{:08x}-i{number}", job.role, job.run);
-            let line =
-                BareConnection::open(job.publish_at, &job.publish, &name, "", job.login.as_ref());
-            lines.push(
-                line.map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?,
-            );
+        let words = |number, fault| format!("idle connection {number} of {count}: {fault}");
+        for number in 0..count as usize {
+            let line = open(job, leg, at, &format!("i{number}"), "");
+            lines.push(line.map_err(|fault| words(number, fault))?);
         }
         for (number, line) in lines.iter_mut().enumerate() {
-            line.introduced(None)
-                .map_err(|fault| format!("idle connection {number} of {count}: {fault}"))?;
+            let introduced = line.introduced(None);
+            introduced.map_err(|fault| words(number, fault))?;
         }
         Ok(Idle { lines })
     }
@@ -358,8 +332,8 @@ struct Doorbell {
 
 impl Doorbell {
     fn new() -> Result<Doorbell, Fault> {
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| error.to_string())?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let epoll = epoll.map_err(|error| error.to_string())?;
         Ok(Doorbell { epoll })
     }
 
@@ -374,11 +348,8 @@ impl Doorbell {
         let left = until.saturating_sub(clock::now());
         if left > 0 {
             // epoll waits for whole milliseconds, poll for nanoseconds.
-            let timeout = clock::timespec(left);
-            match poll(
-                &mut [PollFd::new(&self.epoll, PollFlags::IN)],
-                Some(&timeout),
-            ) {
+            let epoll = PollFd::new(&self.epoll, PollFlags::IN);
+            match poll(&mut [epoll], Some(&clock::timespec(left))) {
                 Ok(0) => return Ok(Vec::new()),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.to_string()),
@@ -386,10 +357,12 @@ impl Doorbell {
         }
         let mut room = [MaybeUninit::uninit(); EVENTS];
         match epoll::wait(&self.epoll, &mut room, Some(&clock::timespec(0))) {
-            Ok((events, _)) => Ok(events
-                .iter()
-                .map(|event| (event.data.u64(), event.flags))
-                .collect()),
+            Ok((events, _)) => {
+                let events = events.iter();
+                Ok(events
+                    .map(|event| (event.data.u64(), event.flags))
+                    .collect())
+            }
             Err(rustix::io::Errno::INTR) => Ok(Vec::new()),
             Err(error) => Err(error.to_string()),
         }
