@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::forms::{Form, List, refuse_unless};
+use super::forms::{Form, List};
+use super::kind::ensure;
 use super::section::{Setting, keys_of, section, settings_by_serde};
 use super::tables::Tables;
 
@@ -92,7 +93,8 @@ pub static DIALS: Tables = Tables {
     keys: keys_of::<Dial>,
     check: |entries| {
         let are_whole = entries.iter().all(|entry| entry["as"].is_string());
-        refuse_unless(are_whole, || "has an entry without as", MEND)
+        ensure!(are_whole; "has an entry without as"; MEND);
+        Ok(())
     },
 };
 
@@ -100,8 +102,7 @@ static ENDPOINT: Form = Form {
     title: "an endpoint",
     takes: "endpoint = \"tcp://host:port\" or \"ipc:///path\"",
     read: |kind, text, _| {
-        let what = || format!("has the endpoint \"{text}\"");
-        refuse_unless(Endpoint::parse(text).is_some(), what, kind.mend())?;
+        ensure!(Endpoint::parse(text).is_some(); "has the endpoint \"{text}\""; kind.mend());
         Ok(text.to_owned())
     },
 };
@@ -111,7 +112,7 @@ static SOCKET_TYPE: Form = Form {
     takes: "sub, pub, pull, push, dealer or router",
     read: |kind, text, _| {
         let is_one = ["sub", "pub", "pull", "push", "dealer", "router"].contains(&text);
-        refuse_unless(is_one, || format!("cannot be \"{text}\""), kind.mend())?;
+        ensure!(is_one; "cannot be \"{text}\""; kind.mend());
         Ok(text.to_owned())
     },
 };

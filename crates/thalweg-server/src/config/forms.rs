@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use thalweg_model::{Address, Filter};
 
-use super::kind::{Fault, KeyKind, Written, fault};
+use super::kind::{Fault, KeyKind, Written, ensure, fault};
 use super::tables::list_in;
 
 /// A form that text has.
@@ -47,12 +47,8 @@ pub static BIND: Form = Form {
         }
         let path = base.join(text).to_string_lossy().into_owned();
         // `sun_path` holds 108 bytes with its final NUL (unix(7)).
-        let (what, mend) = ("is a socket path of", "Choose a path of at most 107 bytes");
-        refuse_unless(
-            path.len() <= 107,
-            || format!("{what} {} bytes", path.len()),
-            mend,
-        )?;
+        let long = path.len();
+        ensure!(long <= 107; "is a socket path of {long} bytes"; "Choose a path of at most 107 bytes");
         Ok(path)
     },
 };
@@ -67,8 +63,7 @@ pub static TOPIC: Form = Form {
     title: "a topic",
     takes: "a topic without wildcards, such as jobs/dead, or $q/dead for a queue",
     read: |kind, text, _| {
-        let what = || format!("\"{text}\" is not a topic");
-        refuse_unless(Address::check(text).is_ok(), what, kind.mend())?;
+        ensure!(Address::check(text).is_ok(); "\"{text}\" is not a topic"; kind.mend());
         Ok(text.to_owned())
     },
 };
@@ -118,19 +113,14 @@ pub static NAMES: List = List {
     max: Some((1000, "")),
     examples: "[\"plant\", \"office\"]",
     check: |_, name| {
-        let what = || "names \"/\", which is the default tenant and always there";
-        refuse_unless(name != "/", what, "Leave it out of the list")?;
+        let mend = "Use at most 128 bytes, without / + # $ @ and control characters";
         let is_plain = |letter: char| !letter.is_control() && !"/+#$@".contains(letter);
         // AMQP's `connection.open` holds 255 bytes.
         let is_name = (1..=128).contains(&name.len()) && name.chars().all(is_plain);
-        let what = || {
-            format!(
-                "names \"{}\", which cannot be a name here",
-                name.escape_debug()
-            )
-        };
-        let mend = "Use at most 128 bytes, without / + # $ @ and control characters";
-        refuse_unless(is_name, what, mend)
+        let shown = name.escape_debug();
+        ensure!(name != "/"; "names \"/\", which is the default tenant and always there"; "Leave it out of the list");
+        ensure!(is_name; "names \"{shown}\", which cannot be a name here"; mend);
+        Ok(())
     },
 };
 
@@ -144,15 +134,11 @@ pub static ORIGINS: List = List {
         let is_origin = origin
             .split_once("://")
             .is_some_and(|(_, authority)| !authority.is_empty() && authority.chars().all(is_plain));
-        let what = || {
-            format!(
-                "names \"{}\", which is not an origin",
-                origin.escape_debug()
-            )
-        };
+        let shown = origin.escape_debug();
         let mend =
             "Write scheme, host and port only, such as \"https://app.example:8443\", or \"*\"";
-        refuse_unless(is_origin || origin == "*" || origin == "null", what, mend)
+        ensure!(is_origin || matches!(origin, "*" | "null"); "names \"{shown}\", which is not an origin"; mend);
+        Ok(())
     },
 };
 
@@ -162,8 +148,8 @@ impl List {
         let mut items = items(kind, written)?;
         if let Some((max, why)) = self.max {
             let name = self.title.rsplit(' ').next().unwrap_or_default();
-            let what = || format!("has {} {name}", items.len());
-            refuse_unless(items.len() <= max, what, format!("Keep at most {max}{why}"))?;
+            let count = items.len();
+            ensure!(count <= max; "has {count} {name}"; format!("Keep at most {max}{why}"));
         }
         items.iter().try_for_each(|item| (self.check)(kind, item))?;
         if self.max.is_some() {
@@ -227,23 +213,9 @@ pub(super) fn once<'a>(names: impl Iterator<Item = &'a String> + Clone) -> Resul
     }
 }
 
-/// Refuses what does not hold, with what is wrong then and how to mend it.
-pub(super) fn refuse_unless<T: Into<String>>(
-    holds: bool,
-    what: impl FnOnce() -> T,
-    mend: impl Into<String>,
-) -> Result<(), Fault> {
-    match holds {
-        true => Ok(()),
-        false => Err(fault(what(), mend)),
-    }
-}
-
 pub(super) fn filter_of(filter: &str) -> Result<(), Fault> {
-    let what =
-        || format!("names \"{filter}\", which is a shared subscription, not a filter of topics");
     let mend = "Write the filter that stands behind the group's name";
-    refuse_unless(!filter.starts_with("$share/"), what, mend)?;
+    ensure!(!filter.starts_with("$share/"); "names \"{filter}\", which is a shared subscription, not a filter of topics"; mend);
     Filter::new(filter).map(|_| ()).map_err(|error| {
         let what = format!("names \"{filter}\", which is not a topic filter: {error}");
         fault(what, format!("Write {}", FILTER.takes))

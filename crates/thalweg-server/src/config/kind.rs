@@ -279,6 +279,17 @@ impl Written {
     }
 }
 
+/// Refuses a value unless this holds: with what is wrong else, and what to write instead.
+macro_rules! ensure {
+    ($holds:expr; $what:literal; $mend:expr) => {
+        if !$holds {
+            return Err($crate::config::kind::fault(format!($what), $mend));
+        }
+    };
+}
+
+pub(super) use ensure;
+
 pub(super) fn fault(what: impl Into<String>, mend: impl Into<String>) -> Fault {
     let (what, mend) = (what.into(), mend.into());
     Fault { what, mend }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use serde_json::Value;
 use thalweg_model::{Filter, Span};
 
-use super::forms::{Form, refuse_unless};
-use super::kind::Fault;
+use super::forms::Form;
+use super::kind::{Fault, ensure};
 use super::section::{keys_of, section, settings_by_serde};
 use super::tables::Tables;
 
@@ -60,15 +60,10 @@ fn is_whole(entries: &[Value]) -> Result<(), Fault> {
     for (at, entry) in entries.iter().enumerate() {
         let name = entry["name"].as_str().unwrap_or_default();
         for key in ["group", "interfaces", "filters"] {
-            refuse_unless(
-                !entry[key].is_null(),
-                || format!("has \"{name}\" without {key}"),
-                MEND,
-            )?;
+            ensure!(!entry[key].is_null(); "has \"{name}\" without {key}"; MEND);
         }
         let is_new = entries[..at].iter().all(|other| other["name"] != name);
-        let what = || format!("names \"{name}\" twice");
-        refuse_unless(is_new, what, "Give each group a name of its own")?;
+        ensure!(is_new; "names \"{name}\" twice"; "Give each group a name of its own");
     }
     Ok(())
 }
@@ -78,10 +73,8 @@ static GROUP_NAME: Form = Form {
     takes: "letters, digits, - and _, at most 64 of them",
     read: |kind, text, _| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        kind.accept(
-            (1..=64).contains(&text.len()) && text.bytes().all(is_plain),
-            text,
-        )
+        let is_short = (1..=64).contains(&text.len());
+        kind.accept(is_short && text.bytes().all(is_plain), text)
     },
 };
 

@@ -5,8 +5,7 @@ use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
 use super::choices::GroupOrder;
-use super::forms::refuse_unless;
-use super::kind::{Fault, fault};
+use super::kind::{Fault, ensure, fault};
 use super::section::{Setting, keys_of, section, settings_by_serde};
 use super::tables::Tables;
 
@@ -52,18 +51,11 @@ fn each_can_count(entries: &[Value]) -> Result<(), Fault> {
     let filter_of = |entry: &Value| Filter::from_value(entry["filter"].clone());
     let filters: Vec<Filter> = entries.iter().filter_map(filter_of).collect();
     for (at, one) in filters.iter().enumerate() {
-        if let Some(wider) = filters[..at]
-            .iter()
-            .find(|wider| wider.covers(one.as_str()))
-        {
-            refuse_unless(
-                wider != one,
-                || format!("names \"{one}\" twice"),
-                "Keep one of the two",
-            )?;
-            let what = format!(
-                "has \"{one}\" after \"{wider}\", which is wider, so that it would never count"
-            );
+        let mut earlier = filters[..at].iter();
+        if let Some(wider) = earlier.find(|wider| wider.covers(one.as_str())) {
+            ensure!(wider != one; "names \"{one}\" twice"; "Keep one of the two");
+            let behind = format!("has \"{one}\" after \"{wider}\", which is wider");
+            let what = format!("{behind}, so that it would never count");
             return Err(fault(what, format!("Put \"{one}\" first")));
         }
     }

@@ -7,8 +7,7 @@ use thalweg_kernel::{Exceed, LastValueRule, RatePer};
 use thalweg_model::{Filter, Reliability, Span};
 
 use super::choices::Fsync;
-use super::forms::refuse_unless;
-use super::kind::Fault;
+use super::kind::{Fault, ensure};
 use super::section::{keys_of, section, settings_by_serde};
 use super::settings::Config;
 use super::tables::Tables;
@@ -65,46 +64,27 @@ pub static POLICY: Tables = Tables {
 
 /// What is asked can be done, a rate lets something through, and what says more of rates is about one.
 fn can_hold(entries: &[Value]) -> Result<(), Fault> {
-    let said = |entry: &Value, keys: &[&'static str]| {
-        keys.iter().copied().find(|key| !entry[*key].is_null())
-    };
-    let has_rate = entries.iter().any(|entry| said(entry, &RATES).is_some());
+    let said = |entry: &Value, key: &&str| !entry[*key].is_null();
+    let has_rate = |entry: &Value| RATES.iter().any(|key| said(entry, key));
+    let has_rate = entries.iter().any(has_rate);
     for entry in entries {
         let filter = entry["filter"].as_str().unwrap_or_default();
-        let what = || {
-            format!(
-                "asks for \"{filter}\" to be published exactly once, which only a publisher itself can do"
-            )
-        };
-        let mend = "Write reliability_min = \"at-least-once\"";
-        refuse_unless(entry["reliability_min"] != "exactly-once", what, mend)?;
-        let zero = RATES.into_iter().find(|key| entry[*key] == 0);
-        let key = zero.unwrap_or_default();
-        let what = || format!("has \"{filter}\", whose {key} is 0/s, which lets nothing through");
-        refuse_unless(
-            zero.is_none(),
-            what,
-            "Write 1/s or more, or deny the topic by access rules",
-        )?;
-        let is_heard = entry["rate_per"] != "subscriber" || entry["rate_exceed"] != "reject";
-        let what = || {
-            format!(
-                "has \"{filter}\", where what is beyond a subscriber's rate is to be rejected, which nobody would hear"
-            )
-        };
-        refuse_unless(
-            is_heard,
-            what,
-            "Write rate_exceed = \"throttle\" or \"drop\"",
-        )?;
-        let more = said(entry, &["rate_burst", "rate_per", "rate_exceed"]);
-        let key = more.unwrap_or_default();
-        let what = || format!("says {key} for \"{filter}\", and no entry has a rate");
-        refuse_unless(
-            has_rate || more.is_none(),
-            what,
-            "Write rate = \"100/s\", or rate_bytes = \"1MiB/s\"",
-        )?;
+        ensure!(entry["reliability_min"] != "exactly-once";
+            "asks for \"{filter}\" to be published exactly once, which only a publisher itself can do";
+            "Write reliability_min = \"at-least-once\"");
+        for key in RATES {
+            ensure!(entry[key] != 0;
+                "has \"{filter}\", whose {key} is 0/s, which lets nothing through";
+                "Write 1/s or more, or deny the topic by access rules");
+        }
+        ensure!(entry["rate_per"] != "subscriber" || entry["rate_exceed"] != "reject";
+            "has \"{filter}\", where what is beyond a subscriber's rate is to be rejected, which nobody would hear";
+            "Write rate_exceed = \"throttle\" or \"drop\"");
+        for key in ["rate_burst", "rate_per", "rate_exceed"] {
+            ensure!(has_rate || !said(entry, &key);
+                "says {key} for \"{filter}\", and no entry has a rate";
+                "Write rate = \"100/s\", or rate_bytes = \"1MiB/s\"");
+        }
     }
     Ok(())
 }
@@ -115,9 +95,8 @@ impl Config {
     /// Explains what the policies say of an address: each field with the entry that gives it. `None` if no policy matches it and
     /// it has one level only: then it is more likely a misspelt key than an address.
     pub(super) fn explain_address(&self, address: &str) -> Option<String> {
-        let matching: Vec<usize> = (0..self.policy.len())
-            .filter(|at| self.policy[*at].filter.matches(address))
-            .collect();
+        let matches = |at: &usize| self.policy[*at].filter.matches(address);
+        let matching: Vec<usize> = (0..self.policy.len()).filter(matches).collect();
         if matching.is_empty() && !address.contains('/') {
             return None;
         }
@@ -129,11 +108,8 @@ impl Config {
             let _ = match said.find(|(_, value)| !value.is_null()) {
                 Some((at, value)) => {
                     let (value, filter) = (key.show(value), &self.policy[*at].filter);
-                    writeln!(
-                        text,
-                        "  {name:<20} {value} (policy {}, \"{filter}\")",
-                        at + 1
-                    )
+                    let number = at + 1;
+                    writeln!(text, "  {name:<20} {value} (policy {number}, \"{filter}\")")
                 }
                 None => writeln!(text, "  {name:<20} no policy"),
             };

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use toml::de::DeTable;
 
 use super::choices::{Fsync, Words};
-use super::forms::{filter_of, items, once, refuse_unless};
+use super::forms::{filter_of, items, once};
 use super::keys::Key;
-use super::kind::{Fault, KeyKind, Written, fault, listed};
+use super::kind::{Fault, KeyKind, Written, ensure, fault, listed};
 use super::nearest::nearest;
 use super::sources::written;
 
@@ -39,12 +39,8 @@ impl Tables {
             _ => None,
         };
         let entries = entries.ok_or_else(|| kind.refuses(&written.name()))?;
-        let (max, why) = self.max;
-        let (what, mend) = (
-            || format!("has {} entries", entries.len()),
-            format!("Keep at most {max}{why}"),
-        );
-        refuse_unless(entries.len() <= max, what, mend)?;
+        let ((max, why), count) = (self.max, entries.len());
+        ensure!(count <= max; "has {count} entries"; format!("Keep at most {max}{why}"));
         let keys = (self.keys)();
         let parsed = entries.iter().map(|entry| self.entry(kind, &keys, entry));
         let parsed = parsed.collect::<Result<Vec<Value>, Fault>>()?;
@@ -131,9 +127,8 @@ pub(super) fn policies(kind: &KeyKind, written: &Written) -> Result<Value, Fault
         }
     };
     for (filter, policy) in &pairs {
-        let what = || format!("says \"{policy}\" for \"{filter}\", which is not a policy");
         let mend = format!("Write {}", listed(Fsync::WORDS, "or"));
-        refuse_unless(Fsync::from_word(policy).is_some(), what, mend)?;
+        ensure!(Fsync::from_word(policy).is_some(); "says \"{policy}\" for \"{filter}\", which is not a policy"; mend);
         filter_of(filter)?;
     }
     pairs.sort_unstable();
