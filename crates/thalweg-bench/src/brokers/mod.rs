@@ -39,7 +39,7 @@ use process::Process;
 use site::Site;
 
 /// A broker that runs; it ends when dropped, and what it has written is removed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Running {
     addresses: BTreeMap<Protocol, Ends>,
     /// Name and version, as the program says it.
@@ -59,6 +59,13 @@ pub struct Running {
 struct Ends {
     publish: SocketAddr,
     subscribe: SocketAddr,
+}
+
+impl From<SocketAddr> for Ends {
+    fn from(both: SocketAddr) -> Ends {
+        let (publish, subscribe) = (both, both);
+        Ends { publish, subscribe }
+    }
 }
 
 /// What a broker has used since it was started.
@@ -139,7 +146,7 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
         configuration,
         certificate,
         process: Some(process),
-        _ports: None,
+        ..Running::default()
     })
 }
 
@@ -193,21 +200,12 @@ fn elsewhere(text: &str, wanted: &[Protocol]) -> Result<Running, NoBroker> {
             return Err(unknown());
         }
         let address = part.to_socket_addrs()?.next().ok_or_else(unknown)?;
-        addresses.insert(
-            protocol,
-            Ends {
-                publish: address,
-                subscribe: address,
-            },
-        );
+        addresses.insert(protocol, address.into());
     }
     Ok(Running {
         addresses,
         version: text.to_owned(),
-        configuration: String::new(),
-        certificate: None,
-        process: None,
-        _ports: None,
+        ..Running::default()
     })
 }
 

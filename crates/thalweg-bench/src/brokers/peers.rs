@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::ports::PortKind;
 use super::site::Site;
 use super::system::System;
-use super::{Ends, NoBroker, Running};
+use super::{NoBroker, Running};
 use crate::cell::Protocol;
 use crate::net::CLIENT_HOST;
 
@@ -36,21 +36,12 @@ pub fn stand_in(system: &System, site: Site<'_>) -> Result<Running, NoBroker> {
         ),
     };
     let address = SocketAddr::new(publisher, site.address(PortKind::Tcp, 5559)?.port());
-    let addresses = [(
-        protocol,
-        Ends {
-            publish: address,
-            subscribe: address,
-        },
-    )]
-    .into();
     Ok(Running {
-        addresses,
+        addresses: [(protocol, address.into())].into(),
         version,
         configuration,
-        certificate: None,
-        process: None,
         _ports: Some(site.ports),
+        ..Running::default()
     })
 }
 

@@ -111,13 +111,10 @@ impl<'a> Site<'a> {
             };
             let address = self.address(kind, usual)?;
             let has_two = protocol == Protocol::Zmtp && self.cell.system != "thalweg";
-            let ends = Ends {
-                publish: address,
-                subscribe: match has_two {
-                    true => self.address(kind, usual + 1)?,
-                    false => address,
-                },
-            };
+            let mut ends = Ends::from(address);
+            if has_two {
+                ends.subscribe = self.address(kind, usual + 1)?;
+            }
             addresses.insert(protocol, ends);
         }
         Ok(addresses)

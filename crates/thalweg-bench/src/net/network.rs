@@ -110,10 +110,7 @@ impl Network {
             Space::named(&between)
         } else {
             let between = Space::make(&between)?;
-            match link.bridged {
-                true => lay_bridge(&client, &between, &broker)?,
-                false => lay_cables(&client, &between, &broker)?,
-            }
+            lay_cables([&client, &broker], &between, link.bridged)?;
             loss::prepare(&between)?;
             loss::set(&between, loss)?;
             queue::set(&between, link)?;
@@ -300,14 +297,22 @@ fn names(name: &str) -> [String; 3] {
     ["ep", "rt", "br"].map(|part| format!("{PREFIX}{name}-{part}"))
 }
 
-fn lay_cables(client: &Space, between: &Space, broker: &Space) -> io::Result<()> {
-    for (space, side, number) in [(client, loss::SIDES[0], 1), (broker, loss::SIDES[1], 2)] {
+/// Cables to a router, or to a bridge that makes one Ethernet of both; the queues behind the link are those of its ports.
+fn lay_cables(spaces: [&Space; 2], between: &Space, is_bridged: bool) -> io::Result<()> {
+    if is_bridged {
+        let bridge = "link add name bridge type bridge mcast_snooping 0\nlink set dev bridge up\n";
+        between.batch(bridge)?;
+    }
+    for (space, side, number) in [
+        (spaces[0], loss::SIDES[0], 1),
+        (spaces[1], loss::SIDES[1], 2),
+    ] {
         let name = space.name();
-        let (own, router) = (format!("10.80.{number}.2"), format!("10.80.{number}.1"));
-        let (own_card, router_card) = (
-            format!("02:80:00:00:0{number}:02"),
-            format!("02:80:00:00:0{number}:01"),
-        );
+        let at = |net: u8, host: u8| {
+            let card = format!("02:80:00:00:0{net}:0{host}");
+            (format!("10.80.{net}.{host}"), card)
+        };
+        let ((own, own_card), (router, router_card)) = (at(number, 2), at(number, 1));
         // One segment at most leaves a socket at once: else what the link loses, and counts, would be 64 kB "packets".
         between.batch(&format!(
             "link add name {side} address {router_card} gso_max_segs 1 type veth peer name {DEVICE} address {own_card} \
@@ -316,42 +321,33 @@ fn lay_cables(client: &Space, between: &Space, broker: &Space) -> io::Result<()>
         between.set(&QUIET)?;
         space.set(&QUIET)?;
         // Neighbours are told, so that the link carries and loses nothing but what is measured.
-        between.batch(&format!(
-            "address add {router}/24 dev {side}\nlink set dev {side} up\n\
-             neighbour replace {own} lladdr {own_card} dev {side} nud permanent\n"
-        ))?;
+        let (there, (next, next_card), bits, route) = match is_bridged {
+            true => (
+                format!("link set dev {side} master bridge up\n"),
+                at(3 - number, 2),
+                16,
+                format!("224.0.0.0/4 dev {DEVICE}"),
+            ),
+            false => (
+                format!(
+                    "address add {router}/24 dev {side}\nlink set dev {side} up\n\
+                     neighbour replace {own} lladdr {own_card} dev {side} nud permanent\n"
+                ),
+                at(number, 1),
+                24,
+                format!("default via {router}"),
+            ),
+        };
+        between.batch(&there)?;
         space.batch(&format!(
-            "link set lo up\naddress add {own}/24 dev {DEVICE}\nlink set dev {DEVICE} up\n\
-             neighbour replace {router} lladdr {router_card} dev {DEVICE} nud permanent\n\
-             route add default via {router}\n"
+            "link set lo up\naddress add {own}/{bits} dev {DEVICE}\nlink set dev {DEVICE} up\n\
+             neighbour replace {next} lladdr {next_card} dev {DEVICE} nud permanent\nroute add {route}\n"
         ))?;
     }
-    between.set(&[("ipv4/ip_forward", "1")])
-}
-
-/// The same addresses in one Ethernet; the queues behind the link are those of the bridge's ports.
-fn lay_bridge(client: &Space, between: &Space, broker: &Space) -> io::Result<()> {
-    between.batch("link add name bridge type bridge mcast_snooping 0\nlink set dev bridge up\n")?;
-    let [one, two] = ["02:80:00:00:01:02", "02:80:00:00:02:02"];
-    let [client_side, broker_side] = loss::SIDES;
-    for (space, side, own, own_card, other, other_card) in [
-        (client, client_side, CLIENT_HOST, one, BROKER_HOST, two),
-        (broker, broker_side, BROKER_HOST, two, CLIENT_HOST, one),
-    ] {
-        let name = space.name();
-        between.batch(&format!(
-            "link add name {side} gso_max_segs 1 type veth peer name {DEVICE} address {own_card} gso_max_segs 1 netns {name}\n\
-             link set dev {side} master bridge up\n"
-        ))?;
-        between.set(&QUIET)?;
-        space.set(&QUIET)?;
-        space.batch(&format!(
-            "link set lo up\naddress add {own}/16 dev {DEVICE}\nlink set dev {DEVICE} up\n\
-             neighbour replace {other} lladdr {other_card} dev {DEVICE} nud permanent\n\
-             route add 224.0.0.0/4 dev {DEVICE}\n"
-        ))?;
+    match is_bridged {
+        true => Ok(()),
+        false => between.set(&[("ipv4/ip_forward", "1")]),
     }
-    Ok(())
 }
 
 /// No traffic of the system's own, and no connection inherits what an earlier one measured.

@@ -4,9 +4,7 @@ use clap::ValueEnum;
 
 use super::section::Section;
 use super::tree::Node;
-use super::values::{
-    bytes, chosen, core, count, factor, one_of, part, seed, some, switch, time, word,
-};
+use super::values::{bytes, chosen, count, factor, one_of, part, some, switch, time, word};
 use crate::cell::{
     self, CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol,
     Workload,
@@ -48,7 +46,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     let system = root.section("system", &SYSTEM)?;
     let broker = system.section("broker", &["cpu", "settings"])?;
     let generator = system.section("generator", &["cpu"])?;
-    let cpus = (broker.maybe("cpu", core)?, generator.maybe("cpu", core)?);
+    let cpus = (broker.maybe("cpu", count)?, generator.maybe("cpu", count)?);
     let settings = broker.free("settings")?.iter();
     let broker_settings = settings.map(|(name, node)| (name.clone(), node.label()));
     let named = system.or("name", "own".to_owned(), word)?;
@@ -261,7 +259,7 @@ fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
 fn workload(section: Section<'_>, has_payload: bool) -> Result<(Workload, u64), String> {
     let class = section.or("class", Class::Fixed, |text| one_of(text, &CLASSES))?;
     let (size, file) = (section.maybe("size", bytes)?, section.maybe("file", word)?);
-    let seed = section.or("seed", 42, seed)?;
+    let seed = section.or("seed", 42, count)?;
     let inline = section.or("header", false, |text| {
         one_of(text, &[("inline", true), ("auto", false)])
     })?;

@@ -1,5 +1,7 @@
 //! Values of a scenario. Every quantity carries its unit; counts have none.
 
+use std::str::FromStr;
+
 use clap::ValueEnum;
 
 use crate::cell;
@@ -26,7 +28,7 @@ pub fn bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-pub fn count(text: &str) -> Result<u32, String> {
+pub fn count<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("{text}: a count is expected"))
 }
@@ -42,22 +44,12 @@ pub fn some(text: &str) -> Result<u32, String> {
     })
 }
 
-pub fn seed(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| format!("{text}: a seed is a count"))
-}
-
 /// A number without a unit.
 pub fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor.is_finite() => Ok(factor),
         _ => Err(format!("{text}: a factor above 0 is expected")),
     }
-}
-
-pub fn core(text: &str) -> Result<usize, String> {
-    text.parse()
-        .map_err(|_| format!("{text}: a core is a number from 0"))
 }
 
 pub fn switch(text: &str) -> Result<bool, String> {
