@@ -58,21 +58,14 @@ impl Process {
         }
         let patience = Instant::now() + launch.patience;
         while !process.is_ready(&launch, space) {
-            let has_ended = process
-                .children
-                .last_mut()
-                .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            let broker = process.children.last_mut().map(Child::try_wait);
+            let has_ended = broker.is_some_and(|it| !matches!(it, Ok(None)));
             if has_ended || Instant::now() > patience {
                 let said = fs::read_to_string(process.log()).unwrap_or_default();
                 let lines: Vec<&str> = said.lines().collect();
-                let last = lines
-                    .get(lines.len().saturating_sub(LINES)..)
-                    .unwrap_or_default()
-                    .join("; ");
-                return Err(io::Error::other(format!(
-                    "{} did not start: {last}",
-                    cell.system
-                )));
+                let last = lines.get(lines.len().saturating_sub(LINES)..);
+                let (system, last) = (&cell.system, last.unwrap_or_default().join("; "));
+                return Err(io::Error::other(format!("{system} did not start: {last}")));
             }
             thread::sleep(LOOK_UP);
         }
@@ -133,10 +126,7 @@ impl Process {
 
     /// What it has used since it was started.
     pub fn usage(&self) -> Usage {
-        self.children
-            .last()
-            .map(|broker| usage(broker.id()))
-            .unwrap_or_default()
+        self.id().map(usage).unwrap_or_default()
     }
 }
 
@@ -194,16 +184,14 @@ fn inside<T: Send>(
 fn accepts((protocol, ends): (&Protocol, &Ends)) -> bool {
     match protocol {
         Protocol::Coap => {
-            let wanted = format!(":{:04X} ", ends.publish.port());
+            let wanted = format!(":{:04X}", ends.publish.port());
             ["udp", "udp6"].iter().any(|table| {
                 let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))
                     .unwrap_or_default();
-                text.lines().skip(1).any(|line| {
-                    line.split_once(": ").is_some_and(|(_, rest)| {
-                        rest.split_once(' ')
-                            .is_some_and(|(local, _)| format!("{local} ").ends_with(&wanted))
-                    })
-                })
+                let mut locals = text
+                    .lines()
+                    .filter_map(|line| line.split_whitespace().nth(1));
+                locals.any(|local| local.ends_with(&wanted))
             })
         }
         _ => [ends.publish, ends.subscribe]

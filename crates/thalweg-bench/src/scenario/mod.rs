@@ -188,25 +188,19 @@ fn apply_budget(
         Some(NodeKind::Map(entries)) => entries.as_slice(),
         Some(_) => return Err("budgets: a mapping of budgets is expected".to_owned()),
     };
-    for (name, node) in entries {
-        if !BUDGETS.contains(&name.as_str()) {
-            return Err(format!(
-                "budgets.{name}{}: there are {}",
-                place(node),
-                BUDGETS.join(", ")
-            ));
-        }
+    let unknown = |(name, _): &&(String, Node)| !BUDGETS.contains(&name.as_str());
+    if let Some((name, node)) = entries.iter().find(unknown) {
+        let (place, known) = (place(node), BUDGETS.join(", "));
+        return Err(format!("budgets.{name}{place}: there are {known}"));
     }
     let Some(budget) = budget else { return Ok(()) };
-    let Some((_, node)) = entries.iter().find(|(name, _)| name == budget) else {
-        return Err(format!(
-            "budgets.{budget}: this scenario says nothing of it"
-        ));
-    };
+    let found = entries.iter().find(|(name, _)| name == budget);
+    let unsaid = || format!("budgets.{budget}: this scenario says nothing of it");
+    let (_, node) = found.ok_or_else(unsaid)?;
     let NodeKind::Map(changes) = &node.kind else {
+        let place = place(node);
         return Err(format!(
-            "budgets.{budget}{}: a mapping of paths is expected",
-            place(node)
+            "budgets.{budget}{place}: a mapping of paths is expected"
         ));
     };
     changes
