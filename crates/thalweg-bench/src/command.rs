@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use crate::calibrate::command::{self as calibrate, CalibrateArgs};
+use crate::cell::word;
 use crate::compare::command::{self as compare, CompareArgs};
 use crate::doctor::{self, DoctorArgs};
 use crate::export::{self, ExportArgs};
@@ -191,13 +192,14 @@ pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
             Suite::E2d | Suite::E5 if args.counting.count_system_calls.is_some() => Err(
                 io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"),
             ),
-            Suite::E2d => studies::suite::run(Study::E2d, args, out),
-            Suite::E1 => studies::suite::run(Study::E1, args, out),
-            Suite::E2 => studies::suite::run(Study::E2, args, out),
-            Suite::E3 => studies::suite::run(Study::E3, args, out),
-            Suite::E4 => studies::suite::run(Study::E4, args, out),
-            Suite::E5 => studies::suite::run(Study::E5, args, out),
             Suite::All => studies::all::run(args, out),
+            suite => match Study::of(&word(suite)) {
+                Some(study) => studies::suite::run(study, args, out),
+                None => Err(io::Error::other(format!(
+                    "there is no study {}",
+                    word(suite)
+                ))),
+            },
         },
         BenchCommand::Run(args) => scenario::run(args, false, out),
         BenchCommand::Sweep(args) => scenario::run(args, true, out),

@@ -98,17 +98,13 @@ pub fn compare(
     seed: u64,
 ) -> Comparison {
     let (base, new) = (points(base), points(new));
+    let lacking = |here: &Points<'_>, there: &Points<'_>| {
+        let names = here.keys().filter(|name| !there.contains_key(*name));
+        names.cloned().collect()
+    };
     let mut found = Comparison {
-        gone: base
-            .keys()
-            .filter(|name| !new.contains_key(*name))
-            .cloned()
-            .collect(),
-        added: new
-            .keys()
-            .filter(|name| !base.contains_key(*name))
-            .cloned()
-            .collect(),
+        gone: lacking(&base, &new),
+        added: lacking(&new, &base),
         ..Comparison::default()
     };
     let mut drafts = Vec::new();
@@ -162,16 +158,15 @@ pub fn circumstances(base: &Value, new: &Value) -> Vec<(String, String, String)>
         "virtual_machine",
         "sysctls",
     ];
-    let differing = keys.iter().filter(|key| base[**key] != new[**key]);
-    differing
-        .map(|key| {
-            (
-                (*key).to_owned(),
-                base[*key].to_string(),
-                new[*key].to_string(),
-            )
-        })
-        .collect()
+    let differing = keys.into_iter().filter(|key| base[*key] != new[*key]);
+    let told = |key| {
+        (
+            String::from(key),
+            base[key].to_string(),
+            new[key].to_string(),
+        )
+    };
+    differing.map(told).collect()
 }
 
 struct Draft {
@@ -308,8 +303,10 @@ fn exactly(metric: &Metric, before: &[f64], after: &[f64]) -> Verdict {
 }
 
 /// Valid trials by point.
-fn points(trials: &[(Cell, Row)]) -> BTreeMap<String, Vec<&(Cell, Row)>> {
-    let mut points: BTreeMap<String, Vec<&(Cell, Row)>> = BTreeMap::new();
+type Points<'t> = BTreeMap<String, Vec<&'t (Cell, Row)>>;
+
+fn points(trials: &[(Cell, Row)]) -> Points<'_> {
+    let mut points = Points::new();
     for trial in valid(trials) {
         let name = format!("{} {}", trial.0.experiment, trial.0.point());
         let name = name.trim().to_owned();
@@ -351,28 +348,18 @@ mod tests {
     #[test]
     fn a_change_is_told_from_noise() {
         let base = trials("60B", 100.0, 0.02, 1, 5);
-        assert_eq!(
-            verdict(&base, &trials("60B", 130.0, 0.02, 2, 5), "p50"),
-            Verdict::Worse
-        );
-        assert_eq!(
-            verdict(&base, &trials("60B", 70.0, 0.02, 3, 5), "p50"),
-            Verdict::Better
-        );
-        assert_eq!(
-            verdict(&base, &trials("60B", 100.5, 0.02, 4, 5), "p50"),
-            Verdict::Equal
-        );
-        assert_eq!(
-            verdict(&base, &trials("60B", 104.0, 0.3, 5, 5), "p50"),
-            Verdict::Unclear,
-            "too much noise"
-        );
-        assert_eq!(
-            verdict(&base, &trials("60B", 130.0, 0.02, 6, 1), "p50"),
-            Verdict::Unclear,
-            "one repeat"
-        );
+        for (middle, spread, repeats, expected) in [
+            (130.0, 0.02, 5, Verdict::Worse),
+            (70.0, 0.02, 5, Verdict::Better),
+            (100.5, 0.02, 5, Verdict::Equal),
+            // Too much noise, and one repeat.
+            (104.0, 0.3, 5, Verdict::Unclear),
+            (130.0, 0.02, 1, Verdict::Unclear),
+        ] {
+            let new = trials("60B", middle, spread, 5, repeats);
+            let found = verdict(&base, &new, "p50");
+            assert_eq!(found, expected, "{middle} {spread} {repeats}");
+        }
         assert_eq!(verdict(&base, &base.clone(), "p50"), Verdict::Equal);
     }
 
@@ -417,16 +404,17 @@ mod tests {
             };
             lost.iter().enumerate().map(row).collect()
         };
-        let of = |base, new| verdict(&with(base), &with(new), "lost");
-        assert_eq!(of([0, 0, 0], [0, 0, 0]), Verdict::Equal);
-        assert_eq!(
-            of([0, 0, 0], [0, 1, 0]),
-            Verdict::Worse,
-            "one of what must not be"
-        );
-        assert_eq!(of([3, 1, 2], [0, 0, 0]), Verdict::Better);
-        assert_eq!(of([3, 1, 2], [2, 4, 1]), Verdict::Unclear);
-        assert_eq!(of([3, 1, 2], [5, 4, 9]), Verdict::Worse);
+        for (base, new, expected) in [
+            ([0, 0, 0], [0, 0, 0], Verdict::Equal),
+            // One of what must not be.
+            ([0, 0, 0], [0, 1, 0], Verdict::Worse),
+            ([3, 1, 2], [0, 0, 0], Verdict::Better),
+            ([3, 1, 2], [2, 4, 1], Verdict::Unclear),
+            ([3, 1, 2], [5, 4, 9], Verdict::Worse),
+        ] {
+            let found = verdict(&with(base), &with(new), "lost");
+            assert_eq!(found, expected, "{base:?} {new:?}");
+        }
     }
 
     #[test]
@@ -484,20 +472,18 @@ mod tests {
             );
             (found.changes[0].verdict, found.changes[0].since.clone())
         };
-        assert_eq!(judged(&[], 120.0), (Verdict::Worse, None), "by its repeats");
-        assert_eq!(
-            judged(&past, 120.0),
-            (Verdict::Unclear, None),
-            "there were days like that"
-        );
-        assert_eq!(
-            judged(&past, 200.0),
-            (Verdict::Worse, Some("the new one".to_owned()))
-        );
-        assert_eq!(
-            judged(&past[..4], 120.0).0,
-            Verdict::Worse,
-            "four runs tell nothing about runs"
-        );
+        let since = || Some("the new one".to_owned());
+        for (runs, middle, expected) in [
+            // By its repeats.
+            (0, 120.0, (Verdict::Worse, None)),
+            // There were days like that.
+            (6, 120.0, (Verdict::Unclear, None)),
+            (6, 200.0, (Verdict::Worse, since())),
+            // Four runs tell nothing about runs.
+            (4, 120.0, (Verdict::Worse, None)),
+        ] {
+            let found = judged(&past[..runs], middle);
+            assert_eq!(found, expected, "{runs} runs, {middle}");
+        }
     }
 }

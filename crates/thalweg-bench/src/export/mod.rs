@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use crate::cell::{Cell, Row, valid};
+use crate::cell::{Cell, valid};
 use crate::command::Outcome;
 use crate::results::metric::{METRICS, Unit};
 use crate::results::{Results, histogram, percentiles, quoted, read};
@@ -150,36 +150,31 @@ fn csv(found: &Results, out: &mut dyn Write) -> io::Result<()> {
         .iter()
         .flat_map(|(cell, _)| cell.axes.keys())
         .collect();
-    let mut head: Vec<String> = ["experiment", "system", "repeat", "verdict"]
+    let mut head = ["experiment", "system", "repeat", "verdict"]
         .map(str::to_owned)
         .to_vec();
-    head.extend(axes.iter().map(|axis| quoted(&format!("axis.{axis}"))));
-    head.extend(
-        METRICS
-            .iter()
-            .map(|metric| quoted(&named(metric.name, metric.unit))),
-    );
-    writeln!(out, "{}", head.join(","))?;
-    let value = |metric: &crate::results::metric::Metric, cell: &Cell, row: &Row| {
-        let value = (metric.of)(cell, row).filter(|value| value.is_finite());
-        value.map_or_else(String::new, |value| {
-            ((value * 1e6).round() / 1e6).to_string()
-        })
+    head.extend(axes.iter().map(|axis| format!("axis.{axis}")));
+    head.extend(METRICS.iter().map(|metric| named(metric.name, metric.unit)));
+    let mut line = |fields: Vec<String>| {
+        let fields: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+        writeln!(out, "{}", fields.join(","))
     };
+    line(head)?;
     for (cell, row) in &found.trials {
-        let mut fields = vec![
-            quoted(&cell.experiment),
-            quoted(&cell.system),
-            cell.repeat.to_string(),
-            row.standing.word().to_owned(),
-        ];
-        fields.extend(axes.iter().map(|axis| {
-            cell.axes
-                .get(*axis)
-                .map_or_else(String::new, |value| quoted(value))
+        let (experiment, system) = (cell.experiment.clone(), cell.system.clone());
+        let verdict = row.standing.word().to_owned();
+        let mut fields = vec![experiment, system, cell.repeat.to_string(), verdict];
+        fields.extend(
+            axes.iter()
+                .map(|axis| cell.axes.get(*axis).cloned().unwrap_or_default()),
+        );
+        fields.extend(METRICS.iter().map(|metric| {
+            let value = (metric.of)(cell, row).filter(|value| value.is_finite());
+            value.map_or_else(String::new, |value| {
+                ((value * 1e6).round() / 1e6).to_string()
+            })
         }));
-        fields.extend(METRICS.iter().map(|metric| value(metric, cell, row)));
-        writeln!(out, "{}", fields.join(","))?;
+        line(fields)?;
     }
     Ok(())
 }

@@ -187,64 +187,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_linear_axis_are_round_numbers_around_all_values() {
-        let ticks = Axis::linear("s")
-            .ticks([3.0, 47.0].into_iter())
-            .expect("two values");
-        assert_eq!((ticks.least, ticks.most), (0.0, 50.0));
-        assert_eq!(ticks.major, [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
-        assert_eq!(ticks.place(25.0, 100.0, 0.0), 50.0);
-    }
-
-    #[test]
-    fn a_logarithmic_axis_of_many_decades_has_decades() {
-        let ticks = Axis::log("us")
-            .ticks([12.0, 80_000.0].into_iter())
-            .expect("two values");
-        assert_eq!((ticks.least, ticks.most), (10.0, 100_000.0));
-        assert_eq!(
-            ticks
-                .major
-                .iter()
-                .map(|value| value.round())
-                .collect::<Vec<_>>(),
-            [10.0, 100.0, 1e3, 1e4, 1e5]
-        );
+    fn lines_of_an_axis_are_round_numbers_around_all_values() {
+        for (axis, values, expected) in [
+            (
+                Axis::linear("s"),
+                [3.0, 47.0],
+                &[0.0, 10.0, 20.0, 30.0, 40.0, 50.0][..],
+            ),
+            (
+                Axis::log("us"),
+                [12.0, 80_000.0],
+                &[10.0, 100.0, 1e3, 1e4, 1e5],
+            ),
+        ] {
+            let ticks = axis.ticks(values.into_iter()).expect("two values");
+            let major: Vec<f64> = ticks.major.iter().map(|value| value.round()).collect();
+            assert_eq!(major, expected, "{}", axis.label);
+            let ends = [expected.first(), expected.last()].map(|end| end.copied());
+            assert_eq!([ticks.least, ticks.most].map(Some), ends, "{}", axis.label);
+        }
+        let ticks = Axis::linear("s").ticks([3.0, 47.0].into_iter());
+        assert_eq!(ticks.expect("two values").place(25.0, 100.0, 0.0), 50.0);
     }
 
     #[test]
     fn one_value_is_enough_and_none_is_not() {
         for axis in [Axis::linear("x"), Axis::log("x")] {
             let ticks = axis.ticks([5.0].into_iter()).expect("a value");
-            assert!(
-                ticks.least < 5.0 && ticks.most > 5.0 - 1e-9 && !ticks.major.is_empty(),
-                "{ticks:?}"
-            );
+            let is_around = ticks.least < 5.0 && ticks.most > 5.0 - 1e-9;
+            assert!(is_around && !ticks.major.is_empty(), "{ticks:?}");
             assert!(axis.ticks(std::iter::empty()).is_none());
         }
     }
 
     #[test]
     fn a_logarithmic_axis_has_at_least_three_numbers() {
-        for (least, most) in [
+        let ranges = [
             (300.0, 300.0),
             (390.0, 410.0),
             (0.9, 1.1),
             (7.0, 9.0),
             (95.0, 130.0),
-            (80.0, 81.0),
-            (1.0, 150.0),
-        ] {
-            let ticks = Axis::log("x")
-                .ticks([least, most].into_iter())
-                .expect("two values");
+        ];
+        for (least, most) in ranges.into_iter().chain([(80.0, 81.0), (1.0, 150.0)]) {
+            let ticks = Axis::log("x").ticks([least, most].into_iter());
+            let ticks = ticks.expect("two values");
+            let is_around = ticks.least < least && most < ticks.most;
             assert!(
-                ticks.major.len() >= 3 && ticks.major.len() < 10,
-                "{least} to {most}: {ticks:?}"
-            );
-            assert!(
-                ticks.least < least && most < ticks.most,
-                "{least} to {most}: {ticks:?}"
+                (3..10).contains(&ticks.major.len()) && is_around,
+                "{ticks:?}"
             );
         }
     }

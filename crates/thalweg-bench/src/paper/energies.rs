@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::input::Input;
 use super::page::place;
 use crate::cell::{Cell, Row};
-use crate::energy::{self, PROFILES};
-use crate::report::document::{Document, Table};
+use crate::energy::{self, PROFILES, Profile};
+use crate::report::document::{Column, Document, Table};
 use crate::report::stat::short;
 use crate::studies::group::{client, way};
 
@@ -23,27 +23,22 @@ pub fn energies(input: &Input, document: &mut Document) {
         "it is sure",
     ]);
     // Ranks are among what can be compared: the same point of the same experiment.
-    let mut points: BTreeMap<(String, String), Vec<(&Cell, &Row)>> = BTreeMap::new();
+    let mut points: BTreeMap<(&str, String), Vec<(&Cell, &Row)>> = BTreeMap::new();
     for group in input
         .groups
         .iter()
-        .filter(|group| ["E2b", "E4a", "E4b"].contains(&group.cell.experiment.as_str()))
+        .filter(|group| group.cell.system == "thalweg")
     {
-        let is_shown = match group.cell.experiment.as_str() {
+        let experiment = group.cell.experiment.as_str();
+        let is_shown = match experiment {
             "E2b" => group.payload() == Some(60) && [0.0, 20.0].contains(&group.loss_percent()),
             "E4a" => [Some(200), Some(1000)].contains(&group.payload()),
-            _ => true,
+            _ => experiment == "E4b",
         };
-        if let Some(row) = group
-            .rows
-            .first()
-            .filter(|_| is_shown && group.cell.system == "thalweg")
-        {
-            let key = (
-                group.cell.experiment.clone(),
-                format!("{}, {}", place(group), client(group.cell.driver)),
-            );
-            points.entry(key).or_default().push((&group.cell, row));
+        if let Some(row) = group.rows.first().filter(|_| is_shown) {
+            let point = format!("{}, {}", place(group), client(group.cell.driver));
+            let trials = points.entry((experiment, point)).or_default();
+            trials.push((&group.cell, row));
         }
     }
     for ((experiment, point), trials) in &points {
@@ -58,17 +53,13 @@ pub fn energies(input: &Input, document: &mut Document) {
             };
             table.row([
                 rank.profile.to_owned(),
-                experiment.clone(),
+                (*experiment).to_owned(),
                 point.clone(),
                 cell.system.clone(),
                 way(&cell.publish),
                 short(rank.energy_uj),
                 rank.rank.to_string(),
-                if rank.rank_stable {
-                    "yes".to_owned()
-                } else {
-                    "no".to_owned()
-                },
+                (if rank.rank_stable { "yes" } else { "no" }).to_owned(),
             ]);
         }
     }
@@ -82,13 +73,11 @@ pub fn energies(input: &Input, document: &mut Document) {
          coefficient is half or twice as large.",
     );
     document.folded("Modelled energy of a message, by device", table);
-    let mut sources = Table::new(&["device", "coefficients from", "assumed"]).of_sentences();
-    for profile in PROFILES.iter() {
-        sources.row([
-            profile.name.to_owned(),
-            profile.source.to_owned(),
-            profile.assumed.to_owned(),
-        ]);
-    }
+    let sources: [Column<Profile>; 3] = [
+        ("device", |it| it.name.to_owned()),
+        ("coefficients from", |it| it.source.to_owned()),
+        ("assumed", |it| it.assumed.to_owned()),
+    ];
+    let sources = Table::of(PROFILES.iter(), &sources).of_sentences();
     document.folded("Where the coefficients come from", sources);
 }

@@ -67,30 +67,21 @@ pub fn run(args: &SuiteArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         }
     };
     // What waits most of the time waits together; what wants the machine has it alone.
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            begin("E2d", &mut |there| {
-                super::suite::measure(Study::E2d, &own(args, there), there, &stop)
-            })
-        });
-        // One message at a time, and a pause after each.
-        scope.spawn(|| {
-            begin("E4", &mut |there| {
-                super::suite::measure(Study::E4, args, there, &stop)
-            })
-        });
-        begin("E2", &mut |there| {
-            super::suite::measure(Study::E2, args, there, &stop)
-        });
-    });
-    begin("E5", &mut |there| {
-        super::suite::measure(Study::E5, &members(args, there), there, &stop)
-    });
-    for study in [Study::E1, Study::E3] {
+    let measure = |study: Study, args: &dyn Fn(&Path) -> SuiteArgs| {
         begin(study.name(), &mut |there| {
-            super::suite::measure(study, args, there, &stop)
+            super::suite::measure(study, &args(there), there, &stop)
         });
-    }
+    };
+    let same = |_: &Path| args.clone();
+    thread::scope(|scope| {
+        scope.spawn(|| measure(Study::E2d, &|there| own(args, there)));
+        // One message at a time, and a pause after each.
+        scope.spawn(|| measure(Study::E4, &same));
+        measure(Study::E2, &same);
+    });
+    measure(Study::E5, &|there| members(args, there));
+    measure(Study::E1, &same);
+    measure(Study::E3, &same);
     about["failed"] = json!(failed.into_inner().unwrap_or_else(PoisonError::into_inner));
     about["finished_unix_s"] = json!(unix_seconds());
     about["lasted_s"] = json!(begun.elapsed().as_secs_f64());

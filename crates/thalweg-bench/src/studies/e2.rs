@@ -61,14 +61,12 @@ impl<'g> Column<'g> {
 
     /// Bytes of CON in IP fragments, whose both ends are this laboratory's.
     fn fragments(self, bytes: u32, loss: f64) -> Option<Stat> {
-        let is_of = |group: &&Group| {
-            (
-                group.cell.system == fragments::SYSTEM,
-                group.payload(),
-                group.loss_percent(),
-            ) == (true, Some(bytes), loss)
-        };
-        self.groups.iter().find(is_of)?.wire_bytes()
+        let of = self
+            .groups
+            .iter()
+            .filter(|it| it.cell.system == fragments::SYSTEM);
+        let mut at = of.filter(|it| (it.payload(), it.loss_percent()) == (Some(bytes), loss));
+        at.next()?.wire_bytes()
     }
 
     fn bytes(self, way: &str, bytes: u32, loss: f64) -> Option<Stat> {
@@ -230,27 +228,19 @@ fn crossing(column: Column<'_>) -> Found {
     weigh(format!("{waits}, 25 %"), much);
     for loss in [20.0, 25.0] {
         let variant = |way, axis| column.variant(way, axis, loss)?.mean_ms();
-        if let (Some(tcp), Some(coap)) =
-            (variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate"))
-        {
-            figures.push_str(&format!(
-                "; {loss} %, one flow of 10/s: {}",
-                words((tcp, coap))
-            ));
-            weigh(format!("one flow of 10/s, {loss} %"), (tcp, coap));
+        let pair = |mqtt, coap| Some((mqtt?, coap?));
+        let quick = pair(variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate"));
+        if let Some(both) = quick {
+            figures += &format!("; {loss} %, one flow of 10/s: {}", words(both));
+            weigh(format!("one flow of 10/s, {loss} %"), both);
         }
-        if let (Some(tcp), Some(coap)) = (
+        let patient = "a broker with RFC 7252's waits";
+        if let Some(both) = pair(
             column.delay("MQTT QoS 1", loss),
             variant("CoAP CON", "timer"),
         ) {
-            figures.push_str(&format!(
-                "; {loss} %, a broker with RFC 7252's waits: CoAP {} ms",
-                short(coap.mean)
-            ));
-            weigh(
-                format!("a broker with RFC 7252's waits, {loss} %"),
-                (tcp, coap),
-            );
+            figures += &format!("; {loss} %, {patient}: CoAP {} ms", short(both.1.mean));
+            weigh(format!("{patient}, {loss} %"), both);
         }
     }
     let mut all = Evidence::default();

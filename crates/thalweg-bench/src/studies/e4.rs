@@ -116,11 +116,8 @@ const SLOPE_MAX: f64 = 0.10;
 
 fn sizes_of(groups: &[Group], system: &str, driver: Driver) -> BTreeSet<u32> {
     let is_of = |group: &&Group| {
-        (
-            group.cell.experiment.as_str(),
-            group.cell.system.as_str(),
-            group.cell.driver,
-        ) == ("E4a", system, driver)
+        let cell = &group.cell;
+        (cell.experiment.as_str(), cell.system.as_str(), cell.driver) == ("E4a", system, driver)
     };
     groups
         .iter()
@@ -146,32 +143,27 @@ const COSTS: [Cost; 3] = [
 
 fn frugal(groups: &[Group], system: &str) -> Found {
     let (mut all, mut figures) = (Evidence::default(), Vec::new());
-    let mut points: Vec<(&str, Driver, String)> = groups
-        .iter()
-        .filter(|group| group.cell.experiment.starts_with("E4") && group.cell.system == system)
-        .map(|group| {
-            (
-                group.cell.experiment.as_str(),
-                group.cell.driver,
-                point(group),
-            )
-        })
-        .collect();
-    points.sort_by(|a, b| (a.0, client(a.1), &a.2).cmp(&(b.0, client(b.1), &b.2)));
+    let is_it =
+        |group: &&Group| group.cell.experiment.starts_with("E4") && group.cell.system == system;
+    let place = |group: &Group| {
+        (
+            group.cell.experiment.clone(),
+            group.cell.driver,
+            point(group),
+        )
+    };
+    let mut points: Vec<(String, Driver, String)> =
+        groups.iter().filter(is_it).map(place).collect();
+    points.sort_by(|a, b| (&a.0, client(a.1), &a.2).cmp(&(&b.0, client(b.1), &b.2)));
     points.dedup();
     let (mut held, mut seen) = (0, 0);
     for (experiment, driver, at) in &points {
         let of = |protocol: Protocol, cost: fn(&Row) -> Option<f64>| -> Option<Stat> {
-            groups
-                .iter()
-                .find(|group| {
-                    group.cell.experiment == *experiment
-                        && group.cell.system == system
-                        && group.cell.driver == *driver
-                        && group.cell.publish.protocol == protocol
-                        && point(group) == *at
-                })?
-                .stat(cost)
+            let mut groups = groups.iter().filter(is_it);
+            let there = (experiment.clone(), *driver, at.clone());
+            let is_of =
+                |group: &&Group| group.cell.publish.protocol == protocol && place(group) == there;
+            groups.find(is_of)?.stat(cost)
         };
         for (unit, cost) in COSTS {
             let Some(mqtt) = of(Protocol::Mqtt, cost) else {
@@ -200,7 +192,7 @@ fn frugal(groups: &[Group], system: &str) -> Found {
                 let open = format!("{words}, within the intervals");
                 all.compared(holds, words, open);
             }
-            if (at.as_str(), *driver, *experiment) == ("1000 B", Driver::Common, "E4a") {
+            if (at.as_str(), *driver, experiment.as_str()) == ("1000 B", Driver::Common, "E4a") {
                 let words: Vec<String> = others
                     .iter()
                     .map(|(other, stat)| format!("{} {}", name(*other), short(stat.mean)))
