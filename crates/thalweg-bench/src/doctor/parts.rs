@@ -41,25 +41,23 @@ pub fn install(out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "as root: {line}")?;
             continue;
         }
-        let words: Vec<&str> = line.split(' ').skip(1).collect();
         let output = Command::new("apt-get")
-            .arg("-y")
-            .arg("-qq")
-            .args(words)
+            .args(["-y", "-qq"])
+            .args(line.split(' ').skip(1))
             .env("DEBIAN_FRONTEND", "noninteractive")
             .output();
-        match output {
-            Ok(output) if output.status.success() => writeln!(out, "done: {line}")?,
+        let fault = match output {
+            Ok(output) if output.status.success() => {
+                writeln!(out, "done: {line}")?;
+                continue;
+            }
             Ok(output) => {
                 let words = String::from_utf8_lossy(&output.stderr).into_owned();
-                writeln!(
-                    out,
-                    "failed: {line}: {}",
-                    words.lines().last().unwrap_or_default()
-                )?;
+                words.lines().last().unwrap_or_default().to_owned()
             }
-            Err(error) => writeln!(out, "failed: {line}: {error}")?,
-        }
+            Err(error) => error.to_string(),
+        };
+        writeln!(out, "failed: {line}: {fault}")?;
     }
     match stock::install() {
         Ok(folder) => writeln!(out, "stock client libraries are in {}", folder.display()),

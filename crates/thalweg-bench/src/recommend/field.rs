@@ -415,26 +415,27 @@ pub(crate) mod tests {
         field.figure(0, Metric::Bytes, &point, stretch)
     }
 
+    /// What is expected of a figure: value and half of the interval, and how far they may be off.
+    fn is_near(figure: Figure, value: (f64, f64), half: (f64, f64)) {
+        let is_it = |found: f64, (wanted, off): (f64, f64)| (found - wanted).abs() < off;
+        assert!(
+            is_it(figure.value, value) && is_it(figure.half, half),
+            "{figure:?}"
+        );
+    }
+
     #[test]
     fn repeats_make_a_mean_with_students_interval() {
-        let field = only(&[
-            trial(60, 0.0, 0, 500.0),
-            trial(60, 0.0, 1, 520.0),
-            trial(60, 0.0, 2, 510.0),
-        ]);
+        let repeats = [(0, 500.0), (1, 520.0), (2, 510.0)];
+        let field = only(&repeats.map(|(repeat, bytes)| trial(60, 0.0, repeat, bytes)));
         let figure = at(&field, 60.0, 0.0, false).expect("it was measured");
-        assert!(
-            (figure.value - 509.9).abs() < 0.2 && !figure.is_assumed && figure.trials == 3,
-            "{figure:?}"
-        );
+        assert_eq!((figure.is_assumed, figure.trials), (false, 3));
         // 4.303 * 0.0196 / sqrt(3)
-        assert!((figure.half - 0.0487).abs() < 0.001, "{figure:?}");
+        is_near(figure, (509.9, 0.2), (0.0487, 0.001));
         let single = only(&[trial(60, 0.0, 0, 500.0)]);
         let figure = at(&single, 60.0, 0.0, false).expect("it was measured");
-        assert!(
-            figure.is_assumed && (figure.half - 0.0953).abs() < 1e-3,
-            "{figure:?}"
-        );
+        assert!(figure.is_assumed);
+        is_near(figure, (500.0, 0.2), (0.0953, 1e-3));
     }
 
     #[test]
@@ -442,14 +443,8 @@ pub(crate) mod tests {
         let field = only(&[trial(100, 0.0, 0, 300.0), trial(1000, 0.0, 0, 1200.0)]);
         let middle = (101.0_f64 * 1001.0).sqrt() - 1.0;
         let figure = at(&field, middle, 0.0, false).expect("it lies between");
-        assert!(
-            (figure.value - 600.0).abs() < 0.5 && figure.points == 2,
-            "{figure:?}"
-        );
-        assert!(
-            (figure.half - 0.0953 / 2.0_f64.sqrt()).abs() < 1e-3,
-            "{figure:?}"
-        );
+        assert_eq!(figure.points, 2);
+        is_near(figure, (600.0, 0.5), (0.0953 / 2.0_f64.sqrt(), 1e-3));
     }
 
     #[test]
@@ -461,15 +456,15 @@ pub(crate) mod tests {
         ]);
         for (payload, loss) in [(50.0, 0.0), (2000.0, 0.0), (100.0, 0.25), (1000.0, 0.2)] {
             assert_eq!(at(&field, payload, loss, false), None, "{payload} {loss}");
+            let stretched = at(&field, payload, loss, true);
             assert!(
-                at(&field, payload, loss, true).is_some_and(|it| it.is_stretched),
+                stretched.is_some_and(|it| it.is_stretched),
                 "{payload} {loss}"
             );
         }
-        let figure = at(&field, 10_009.0, 0.0, true).expect("it was asked for");
-        assert!((figure.value - 4800.0).abs() < 30.0, "{figure:?}");
         // Further out it is less sure.
-        assert!(figure.half > 0.15, "{figure:?}");
+        let figure = at(&field, 10_009.0, 0.0, true).expect("it was asked for");
+        is_near(figure, (4800.0, 30.0), (0.2, 0.05));
     }
 
     /// Nine sizes at three losses and one size at six: E2b beside E2c.
@@ -481,10 +476,8 @@ pub(crate) mod tests {
         trials.extend([0.0, 0.2].map(|loss| trial(600, loss, 0, 1600.0 * (1.0 + loss))));
         let field = only(&trials);
         let figure = at(&field, 200.0, 0.1, false).expect("it lies inside");
-        assert!(
-            (600.0..1760.0).contains(&figure.value) && figure.points == 3,
-            "{figure:?}"
-        );
+        let is_between = (600.0..1760.0).contains(&figure.value);
+        assert!(is_between && figure.points == 3, "{figure:?}");
     }
 
     #[test]
@@ -497,16 +490,13 @@ pub(crate) mod tests {
             ..Default::default()
         };
         let field = only(&[(cell, Row { response, ..row })]);
-        let (point, _) = field
+        let point = field
             .point(|_| None, Metric::Latency)
-            .expect("it was measured");
-        let figure = field
-            .figure(0, Metric::Latency, &point, false)
-            .expect("it was measured");
-        assert!(
-            (figure.half - 0.588).abs() < 1e-3 && figure.is_assumed,
-            "{figure:?}"
-        );
+            .map(|(point, _)| point);
+        let figure = point.and_then(|point| field.figure(0, Metric::Latency, &point, false));
+        let figure = figure.expect("it was measured");
+        assert!(figure.is_assumed);
+        is_near(figure, (100_000.0, 0.1), (0.588, 1e-3));
     }
 
     #[test]

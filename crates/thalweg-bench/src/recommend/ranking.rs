@@ -1,6 +1,7 @@
 //! Candidates in their order, with ties.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use super::RecommendArgs;
 use super::axes::{Axis, Point, short};
@@ -23,12 +24,15 @@ pub struct Candidate {
     pub choice: Choice,
     at: usize,
     /// All that is known of it at the point.
-    pub figures: Vec<(Metric, Figure)>,
+    pub figures: Figures,
     /// The logarithm of what it costs by the objective, and half of its 95 % interval.
     pub cost: (f64, f64),
     /// Against the best one.
     pub standing: Standing,
 }
+
+/// What is known of a choice at a point.
+pub type Figures = BTreeMap<Metric, Figure>;
 
 /// How a candidate compares with the best one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -164,8 +168,7 @@ fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Rank
             continue;
         };
         let figure = |it: &Metric| Some((*it, field.figure(at, *it, &point, query.extrapolate)?));
-        let figures: Vec<(Metric, Figure)> =
-            Metric::value_variants().iter().filter_map(figure).collect();
+        let figures = Metric::value_variants().iter().filter_map(figure).collect();
         match breach(query, &figures, &point) {
             Some((lack, why)) => gaps.push(Gap {
                 source: source.about.name.clone(),
@@ -197,9 +200,9 @@ fn rank_in(query: &RecommendArgs, field: &Field, source: &Source) -> Result<Rank
     let confidence = next
         .filter(|next| next.standing == Standing::Worse)
         .map(|next| {
-            let both = candidates[0].figures.iter().chain(&next.figures);
-            let weighed = both.filter(|(metric, _)| goals.iter().any(|(goal, _)| goal == metric));
-            Confidence::new(best, next.cost, weighed.map(|(_, figure)| figure))
+            let both = [&candidates[0].figures, &next.figures].into_iter();
+            let weighed = both.flat_map(|of| goals.iter().filter_map(|(goal, _)| of.get(goal)));
+            Confidence::new(best, next.cost, weighed)
         });
     let places: Vec<usize> = candidates.iter().map(|it| it.at).collect();
     let (turn, searched) = turn::find(field, &point, &places, &goals);
@@ -275,16 +278,9 @@ pub fn cost(
 }
 
 /// The constraint that a candidate breaks, or cannot be shown to keep.
-fn breach(
-    query: &RecommendArgs,
-    figures: &[(Metric, Figure)],
-    point: &Point,
-) -> Option<(Lack, String)> {
+fn breach(query: &RecommendArgs, figures: &Figures, point: &Point) -> Option<(Lack, String)> {
     let unknown = |words: &str| Some((Lack::Unproven, words.to_owned()));
-    let of = |metric: Metric| {
-        let mut figures = figures.iter().filter(|(it, _)| *it == metric);
-        figures.next().map(|(_, figure)| figure.value)
-    };
+    let of = |metric: Metric| figures.get(&metric).map(|figure| figure.value);
     if let Some(most) = query.p99_max {
         let wanted = most.as_secs_f64() * 1e6;
         match of(Metric::LatencyP99) {

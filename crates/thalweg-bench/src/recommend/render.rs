@@ -113,11 +113,10 @@ fn write_ranking(
         writeln!(out, "Then: {}.", joined(rest.iter().map(words), "; "))?;
     }
     writeln!(out, "\n{}", verdict(ranking))?;
-    let shown: Vec<&Figure> = ranking
-        .candidates
-        .iter()
-        .flat_map(|it| &it.figures)
-        .filter(|(metric, _)| ranking.goals.iter().any(|(goal, _)| goal == metric))
+    let is_goal = |metric: &Metric| ranking.goals.iter().any(|(goal, _)| goal == metric);
+    let figures = ranking.candidates.iter().flat_map(|it| &it.figures);
+    let shown: Vec<&Figure> = figures
+        .filter(|(metric, _)| is_goal(metric))
         .map(|(_, figure)| figure)
         .collect();
     if shown.iter().any(|figure| figure.is_assumed) {
@@ -195,10 +194,7 @@ fn confidence_words(confidence: Confidence, kind: SourceKind) -> String {
 }
 
 fn candidate_words(ranking: &Ranking, candidate: &Candidate) -> String {
-    let figure = |metric: Metric| {
-        let mut figures = candidate.figures.iter().filter(|(of, _)| *of == metric);
-        figures.next().map(|(_, figure)| figure)
-    };
+    let figure = |metric: Metric| candidate.figures.get(&metric);
     let goals = ranking.goals.iter().map(|(metric, _)| *metric);
     let is_goal = |metric| goals.clone().any(|goal| goal == metric);
     let goal_words = |metric| Some(figure_words(metric, figure(metric)?));

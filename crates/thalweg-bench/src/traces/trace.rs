@@ -17,6 +17,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
+use std::str::FromStr;
 
 use super::quantiles::Quantiles;
 
@@ -134,20 +135,15 @@ impl Trace {
             }
             trace.body.take(&line).map_err(|what| wrong(&what))?;
         }
-        match &trace.body {
-            Body::Messages(messages) if messages.is_empty() => {
-                Err("there is no message in it".to_owned())
+        let fault = match &trace.body {
+            Body::Messages(messages) if messages.is_empty() => "there is no message in it",
+            Body::Bins(bins) if bins.is_empty() => "there is no bin in it",
+            Body::Bins(bins) if bins.iter().any(|kinds| kinds.len() != bins[0].len()) => {
+                "every kind needs every bin"
             }
-            Body::Bins(bins) if bins.is_empty() => Err("there is no bin in it".to_owned()),
-            Body::Bins(bins)
-                if bins
-                    .iter()
-                    .any(|kinds| kinds.len() != bins.first().map_or(0, Vec::len)) =>
-            {
-                Err("every kind needs every bin".to_owned())
-            }
-            _ => Ok(trace),
-        }
+            _ => return Ok(trace),
+        };
+        Err(fault.to_owned())
     }
 
     /// Sources, or kinds of sources.
@@ -169,42 +165,25 @@ impl Body {
         match (self, fields.as_slice()) {
             (Body::Messages(messages), [at, source, bytes]) => {
                 let message = Message {
-                    at_us: at.parse().map_err(|_| "no time")?,
-                    source: source
-                        .parse()
-                        .ok()
-                        .filter(|source| *source < SOURCES_MAX)
-                        .ok_or("no source")?,
-                    bytes: bytes
-                        .parse()
-                        .ok()
-                        .filter(|bytes| *bytes <= BYTES_MAX)
-                        .ok_or("no size up to 16 MB")?,
+                    at_us: number(at, "time", |_| true)?,
+                    source: number(source, "source", |it| *it < SOURCES_MAX)?,
+                    bytes: number(bytes, "size up to 16 MB", |it| *it <= BYTES_MAX)?,
                 };
-                if messages
-                    .last()
-                    .is_some_and(|last| last.at_us > message.at_us)
-                {
+                let last = messages.last().map_or(0, |last| last.at_us);
+                if last > message.at_us {
                     return Err("it comes before the one above".to_owned());
                 }
                 messages.push(message);
                 Ok(())
             }
             (Body::Bins(bins), [start, kind, rate, gaps, sizes]) => {
-                let rate: f64 = rate.parse().map_err(|_| "no rate")?;
                 let bin = Bin {
-                    rate: if (0.0..=1e7).contains(&rate) {
-                        rate
-                    } else {
-                        return Err("no rate up to 10 million".to_owned());
-                    },
+                    rate: number(rate, "rate up to 10 million", |it| (0.0..=1e7).contains(it))?,
                     gaps: Quantiles::read(gaps).ok_or("no quantiles of gaps")?,
                     sizes: Quantiles::read(sizes).ok_or("no quantiles of sizes")?,
                 };
-                let (start, kind): (u64, usize) = (
-                    start.parse().map_err(|_| "no start")?,
-                    kind.parse().map_err(|_| "no kind")?,
-                );
+                let start: u64 = number(start, "start", |_| true)?;
+                let kind: usize = number(kind, "kind", |_| true)?;
                 if kind == 0 {
                     bins.push(Vec::new());
                 }
@@ -220,6 +199,11 @@ impl Body {
             _ => Err("another number of fields".to_owned()),
         }
     }
+}
+
+fn number<T: FromStr>(text: &str, what: &str, may_be: fn(&T) -> bool) -> Result<T, String> {
+    let number = text.parse().ok().filter(may_be);
+    number.ok_or_else(|| format!("no {what}"))
 }
 
 const FIRST: &str = "# thalweg trace 1";
