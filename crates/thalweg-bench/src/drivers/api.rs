@@ -41,13 +41,14 @@ impl Publishing {
         let (leg, at) = (&job.publish, job.publish_at);
         let client = |number| client_of_flows(job, number, leg, at, "p", number);
         let clients = (0..job.connections).map(client);
+        let lifespan = job.extras.lifespan_ms;
         let clients = clients.collect::<Result<Vec<Client>, Fault>>()?;
         Ok(Publishing {
             clients,
             topics: (0..job.flows).map(|flow| job.publish_topic(flow)).collect(),
             options: Options {
                 reliability: reliability(&job.publish),
-                lifespan: job.lifespan,
+                lifespan: (lifespan > 0).then(|| Duration::from_millis(lifespan.into())),
                 ..Options::default()
             },
             window: (job.publish.qos > 0).then_some(job.publish.window.max(1)),
@@ -217,7 +218,11 @@ impl Subscribing {
         }
         let (mut subscriptions, mut clients) = (Vec::new(), Vec::new());
         // A filter with a wildcard gets everything over one connection.
-        let connections = if job.wildcard { 1 } else { job.connections };
+        let connections = if job.extras.wildcard {
+            1
+        } else {
+            job.connections
+        };
         for copy in 0..job.copies {
             for number in 0..connections {
                 let name = copy * connections + number;
@@ -225,7 +230,7 @@ impl Subscribing {
                     client_of_flows(job, number, &job.subscribe, job.subscribe_at, "s", name)?;
                 let topics = job.filters((0..job.flows).filter(|it| it % connections == number));
                 // A message of a group comes once, to any of them.
-                let copy = if job.shared { 0 } else { copy };
+                let copy = if job.extras.shared { 0 } else { copy };
                 let at_once = job.multicast.map_or(FILTERS_AT_ONCE, |_| 1);
                 let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
                 for filters in topics.chunks(at_once) {
@@ -424,10 +429,10 @@ pub fn builder(job: &Job, leg: &Leg, role: &str, number: u32) -> Result<ClientBu
     if let Some(interface) = job.multicast {
         builder = builder.multicast_interface(interface);
     }
-    if job.turbo {
+    if job.extras.turbo {
         builder = builder.turbo(BatchSettings::TURBO);
     }
-    if job.throttle {
+    if job.extras.throttle {
         builder = builder.throttle(ThrottleSettings::AUTO);
     }
     if let Some((user, password)) = &job.login {
@@ -450,7 +455,7 @@ pub fn connect(
     leg: &Leg,
     at: SocketAddr,
 ) -> Result<Client, Fault> {
-    let url = format!("{}://{at}", carried(leg.protocol, job.carrier)?);
+    let url = format!("{}://{at}", carried(leg.protocol, job.extras.carrier)?);
     let client = builder.broker(&url).and_then(ClientBuilder::connect);
     client.map_err(|error| format!("connecting to {url}: {error}"))
 }

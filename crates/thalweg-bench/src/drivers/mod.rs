@@ -14,9 +14,8 @@ pub mod stock;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::cell::{ALARM_PORT, Carrier, Cell, Driver, Leg, Load, Protocol, Workload};
+use crate::cell::{ALARM_PORT, Cell, Driver, Extras, Leg, Load, Protocol, Workload};
 use crate::load::Gave;
 use crate::net::CLIENT_HOST;
 
@@ -37,8 +36,8 @@ pub struct Job {
     pub subscribe_at: SocketAddr,
     /// User name and password, where a broker wants some.
     pub login: Option<(String, String)>,
-    /// What carries the bytes; none is plain.
-    pub carrier: Option<Carrier>,
+    /// What only some trials have.
+    pub extras: Extras,
     /// PEM file of the authorities to trust; none is the system's.
     pub ca: Option<PathBuf>,
     /// What topics begin with, of publishers and of subscribers: the same, unless something between answers or relays.
@@ -47,15 +46,6 @@ pub struct Job {
     pub flows: u32,
     /// Subscribers of each topic.
     pub copies: u32,
-    /// They share its messages.
-    pub shared: bool,
-    /// Each has one subscription with a wildcard.
-    pub wildcard: bool,
-    /// Publishers of the common client gather what they are given, and adapt to what is confirmed.
-    pub turbo: bool,
-    pub throttle: bool,
-    /// How long messages of the common client live; none is for ever.
-    pub lifespan: Option<Duration>,
     /// The address of the interface by which subscribers of the common client join the broker's multicast group; none
     /// subscribes as usual.
     pub multicast: Option<Ipv4Addr>,
@@ -84,12 +74,15 @@ impl Job {
 
     /// What the subscribers of these flows subscribe to.
     pub fn filters(&self, flows: impl Iterator<Item = u32>) -> Vec<String> {
-        let share = if self.shared { "$share/lab/" } else { "" };
-        match self.wildcard {
+        let share = if self.extras.shared {
+            "$share/lab/"
+        } else {
+            ""
+        };
+        let filter = |flow| format!("{share}{}", self.subscribe_topic(flow));
+        match self.extras.wildcard {
             true => vec![format!("{share}{}/+", self.prefixes.1)],
-            false => flows
-                .map(|flow| format!("{share}{}", self.subscribe_topic(flow)))
-                .collect(),
+            false => flows.map(filter).collect(),
         }
     }
 
@@ -103,19 +96,11 @@ impl Job {
             publish_at,
             subscribe_at,
             login,
-            carrier: cell.extras.carrier,
+            extras: cell.extras.clone(),
             ca: cell.extras.ca.as_ref().map(PathBuf::from),
             prefixes: ("lab".to_owned(), "lab".to_owned()),
             flows: cell.load.flows().max(1),
             copies: cell.fan_out.max(1),
-            shared: cell.extras.shared,
-            wildcard: cell.extras.wildcard,
-            turbo: cell.extras.turbo,
-            throttle: cell.extras.throttle,
-            lifespan: match cell.extras.lifespan_ms {
-                0 => None,
-                ms => Some(Duration::from_millis(ms.into())),
-            },
             multicast: cell.extras.multicast.then(|| {
                 let own = cell.link.namespaces.then(|| CLIENT_HOST.parse().ok());
                 own.flatten().unwrap_or(Ipv4Addr::LOCALHOST)
@@ -153,15 +138,10 @@ pub fn connections(cell: &Cell) -> u32 {
         // Neighbours share the link, not a sender.
         return flows;
     }
-    let is_large = match &cell.load {
-        Load::Open { rate, flows, .. } => rate * f64::from(*flows) > SHARED_RATE_MAX,
-        Load::Flood { .. } | Load::Replay { .. } => true,
-        Load::Closed { .. } => false,
-    };
-    if is_large {
-        flows.min(CONNECTIONS_MAX)
-    } else {
-        1
+    match &cell.load {
+        Load::Open { rate, flows, .. } if rate * f64::from(*flows) <= SHARED_RATE_MAX => 1,
+        Load::Closed { .. } => 1,
+        _ => flows.min(CONNECTIONS_MAX),
     }
 }
 
@@ -263,12 +243,11 @@ pub fn subscriber(driver: Driver, job: &Job) -> Result<Box<dyn Subscriber>, Faul
 pub fn speaks(driver: Driver, protocol: Protocol) -> Result<(), String> {
     match (driver, protocol) {
         (Driver::Stock, _) | (_, Protocol::Mqtt) => Ok(()),
-        (Driver::Common, Protocol::Coap | Protocol::Amqp | Protocol::Stomp | Protocol::Xmpp) => {
-            Ok(())
+        (Driver::Common, _) if api::scheme(protocol).is_ok() => Ok(()),
+        (Driver::Common, _) => {
+            let why = format!("the common client does not speak {protocol:?} yet");
+            Err(format!("{why}; `driver: stock` may"))
         }
-        (Driver::Common, _) => Err(format!(
-            "the common client does not speak {protocol:?} yet; `driver: stock` may"
-        )),
         (Driver::Bare, _) => Err("the bare driver speaks MQTT only".to_owned()),
     }
 }
@@ -276,7 +255,6 @@ pub fn speaks(driver: Driver, protocol: Protocol) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::Extras;
     use crate::studies::plan;
 
     #[test]
@@ -290,12 +268,18 @@ mod tests {
             login(&Cell { extras, ..cell }, password.map(str::to_owned))
         };
         let pair = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
-        assert_eq!(of("thalweg", None, Some("secret")), None);
-        assert_eq!(of("rabbitmq", None, None), pair("guest", "guest"));
-        assert_eq!(
-            of("rabbitmq", Some("lab"), Some("secret")),
-            pair("lab", "secret")
-        );
-        assert_eq!(of("127.0.0.1:1883", Some("lab"), None), pair("lab", ""));
+        for (system, user, password, login) in [
+            ("thalweg", None, Some("secret"), None),
+            ("rabbitmq", None, None, pair("guest", "guest")),
+            (
+                "rabbitmq",
+                Some("lab"),
+                Some("secret"),
+                pair("lab", "secret"),
+            ),
+            ("127.0.0.1:1883", Some("lab"), None, pair("lab", "")),
+        ] {
+            assert_eq!(of(system, user, password), login, "{system}");
+        }
     }
 }
