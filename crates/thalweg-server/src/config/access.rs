@@ -118,10 +118,10 @@ section! {
 impl Access {
     /// What happens to an action no rule mentions: the setting, or refusal once there are rules.
     pub fn default_verdict(&self) -> Otherwise {
-        self.default.unwrap_or(if self.acl_file.is_some() {
-            Otherwise::Deny
-        } else {
-            Otherwise::Allow
-        })
+        let by_rules = match self.acl_file {
+            Some(_) => Otherwise::Deny,
+            None => Otherwise::Allow,
+        };
+        self.default.unwrap_or(by_rules)
     }
 }

@@ -31,7 +31,7 @@ pub trait Words: Copy + PartialEq + 'static {
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $Name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $Name { $($(#[$variant_meta])* $variant,)+ }
 
         words! { for $Name { $($variant = $word,)+ } }
@@ -145,17 +145,6 @@ words! {
 words! { for RatePer { Publisher = "publisher", Address = "topic", Subscriber = "subscriber", } }
 words! { for Exceed { Throttle = "throttle", Drop = "drop", Reject = "reject", } }
 words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }
-
-impl Fsync {
-    /// The one of the two that loses less.
-    pub const fn more_durable(self, other: Fsync) -> Fsync {
-        match (self, other) {
-            (Fsync::Always, _) | (_, Fsync::Always) => Fsync::Always,
-            (Fsync::Interval, _) | (_, Fsync::Interval) => Fsync::Interval,
-            (Fsync::Never, Fsync::Never) => Fsync::Never,
-        }
-    }
-}
 
 impl Transport {
     /// Whether the broker's end of TLS or DTLS has a certificate or keys; see [`Transport::StartTls`].

@@ -123,11 +123,6 @@ impl Key {
 }
 
 impl Reload {
-    /// Whether a changed value waits for the next start.
-    pub fn needs_restart(self) -> bool {
-        self == Reload::Restart
-    }
-
     /// The answer to "when does a change apply?".
     pub fn sentence(self) -> &'static str {
         match self {

@@ -233,9 +233,7 @@ impl Setting for Bind {
     }
     fn from_value(value: Value) -> Option<Self> {
         let text = value.as_str()?;
-        Some(
-            text.parse()
-                .map_or_else(|_| Bind::Path(text.into()), Bind::Socket),
-        )
+        let socket = text.parse().map(Bind::Socket);
+        Some(socket.unwrap_or_else(|_| Bind::Path(text.into())))
     }
 }

@@ -127,21 +127,14 @@ impl ListenerKind {
 impl Config {
     /// The largest packet `listener` accepts; for protocols whose messages come in pieces, the largest message.
     pub fn packet_bytes_max(&self, listener: &Listener) -> usize {
-        let Protocols {
-            amqp,
-            stomp,
-            zmtp,
-            xmpp,
-            coap,
-            ..
-        } = &self.protocols;
+        let of = &self.protocols;
         listener.packet_bytes_max.unwrap_or(match listener.kind {
             ListenerKind::Mqtt | ListenerKind::Extension => self.limits.packet_bytes_max,
-            ListenerKind::Amqp => amqp.message_bytes_max,
-            ListenerKind::Stomp => stomp.message_bytes_max,
-            ListenerKind::Coap => coap.message_bytes_max,
-            ListenerKind::Zmtp => zmtp.message_bytes_max,
-            ListenerKind::Xmpp => xmpp.stanza_bytes_max,
+            ListenerKind::Amqp => of.amqp.message_bytes_max,
+            ListenerKind::Stomp => of.stomp.message_bytes_max,
+            ListenerKind::Coap => of.coap.message_bytes_max,
+            ListenerKind::Zmtp => of.zmtp.message_bytes_max,
+            ListenerKind::Xmpp => of.xmpp.stanza_bytes_max,
         })
     }
 }

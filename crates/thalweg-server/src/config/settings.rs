@@ -377,10 +377,9 @@ impl Config {
 
     /// The listeners to open, by name.
     pub fn enabled_listeners(&self) -> impl Iterator<Item = (&str, &Listener)> {
-        self.listeners
-            .iter()
-            .filter(|(_, listener)| listener.enabled)
-            .map(|(name, listener)| (name.as_str(), listener))
+        let all = self.listeners.iter();
+        let all = all.map(|(name, listener)| (name.as_str(), listener));
+        all.filter(|(_, listener)| listener.enabled)
     }
 
     /// How many publishes per second a connection of `listener` may send; `None` is unlimited.
@@ -410,23 +409,22 @@ impl Config {
 
     /// Whether anything is configured that can tell one user from another by what CONNECT carries.
     pub fn has_authentication(&self) -> bool {
-        let jwt = &self.access.jwt;
-        self.access.password_file.is_some()
-            || jwt.secret_file.is_some()
-            || jwt.public_key_file.is_some()
+        let (access, jwt) = (&self.access, &self.access.jwt);
+        let files = [
+            &access.password_file,
+            &jwt.secret_file,
+            &jwt.public_key_file,
+        ];
+        files.into_iter().any(Option::is_some)
     }
 }
 
 impl Journal {
     /// The policy that a topic's filters give it, over listener and broker: of all that match, the most durable.
     pub fn filter_policy(&self, address: &str) -> Option<Fsync> {
-        let matching = self
-            .filters
-            .iter()
-            .filter(|(filter, _)| filter.matches(address));
-        matching
-            .map(|(_, policy)| *policy)
-            .reduce(Fsync::more_durable)
+        let matches = |(filter, _): &&(Filter, Fsync)| filter.matches(address);
+        let matching = self.filters.iter().filter(matches);
+        matching.map(|(_, policy)| *policy).min()
     }
 }
 
