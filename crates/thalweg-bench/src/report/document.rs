@@ -250,37 +250,22 @@ impl Document {
         for block in &self.blocks {
             let is_chart = matches!(block, Block::Chart { .. });
             if is_chart != in_charts {
-                text.push_str(if is_chart {
-                    "<div class=\"charts\">\n"
-                } else {
-                    "</div>\n"
-                });
+                text += ["</div>\n", "<div class=\"charts\">\n"][usize::from(is_chart)];
                 in_charts = is_chart;
             }
             match block {
                 Block::Heading(words) => {
-                    let _ = writeln!(
-                        text,
-                        "<h2 id=\"{}\">{}</h2>",
-                        seen.of(words),
-                        escaped(words)
-                    );
+                    let (id, words) = (seen.of(words), escaped(words));
+                    let _ = writeln!(text, "<h2 id=\"{id}\">{words}</h2>");
                 }
                 Block::Tiles(tiles) => {
                     text.push_str("<div class=\"tiles\">\n");
                     for tile in tiles {
-                        let grey = if tile.number.is_none() {
-                            " class=\"grey\""
-                        } else {
-                            ""
-                        };
-                        let _ = writeln!(
-                            text,
-                            "<a{grey} href=\"#{}\"><b>{}</b> {}</a>",
-                            slug(&tile.section),
-                            escaped(tile.number()),
-                            escaped(&tile.words)
-                        );
+                        let grey = tile.number.as_ref().map_or(" class=\"grey\"", |_| "");
+                        let (number, words) = (escaped(tile.number()), escaped(&tile.words));
+                        let section = slug(&tile.section);
+                        let link = format!("<a{grey} href=\"#{section}\">");
+                        let _ = writeln!(text, "{link}<b>{number}</b> {words}</a>");
                     }
                     text.push_str("</div>\n");
                 }
@@ -310,10 +295,10 @@ impl Document {
                         "" => String::new(),
                         command => format!("<br><code>{}</code>", unbroken(command)),
                     };
+                    let caption = escaped(caption);
                     let _ = writeln!(
                         text,
-                        "<figure>{svg}<figcaption>{}{again}</figcaption></figure>",
-                        escaped(caption)
+                        "<figure>{svg}<figcaption>{caption}{again}</figcaption></figure>"
                     );
                 }
             }
@@ -330,12 +315,8 @@ impl Document {
         let mut seen = Names::default();
         for block in &self.blocks {
             if let Block::Heading(words) = block {
-                let _ = writeln!(
-                    text,
-                    "<li><a href=\"#{}\">{}</a></li>",
-                    seen.of(words),
-                    escaped(words)
-                );
+                let (id, words) = (seen.of(words), escaped(words));
+                let _ = writeln!(text, "<li><a href=\"#{id}\">{words}</a></li>");
             }
         }
         text.push_str("</ul></nav>\n");
@@ -390,17 +371,11 @@ impl Table {
             text.push_str("<tr>");
             for (at, cell) in row.iter().enumerate() {
                 let class = class_of(cell);
-                let name = self
-                    .head
-                    .get(at)
-                    .filter(|_| self.cards)
-                    .map(|name| format!(" data-name=\"{}\"", escaped(name)));
-                let _ = write!(
-                    text,
-                    "<td{class}{}>{}</td>",
-                    name.unwrap_or_default(),
-                    escaped(cell)
-                );
+                let name = self.head.get(at).filter(|_| self.cards);
+                let name = name.map_or(String::new(), |it| {
+                    format!(" data-name=\"{}\"", escaped(it))
+                });
+                let _ = write!(text, "<td{class}{name}>{}</td>", escaped(cell));
             }
             text.push_str("</tr>\n");
         }

@@ -12,33 +12,20 @@ struct Column {
 }
 
 pub fn head() -> String {
-    COLUMNS
-        .iter()
-        .map(|column| column.name)
-        .collect::<Vec<_>>()
-        .join(",")
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    names.join(",")
 }
 
 /// The line of a trial.
 pub fn line(cell: &Cell, row: &Row) -> String {
-    COLUMNS
-        .iter()
-        .map(|column| quoted(&(column.of)(cell, row)))
-        .collect::<Vec<_>>()
-        .join(",")
+    let fields = COLUMNS.iter().map(|column| quoted(&(column.of)(cell, row)));
+    fields.collect::<Vec<_>>().join(",")
 }
 
 /// What the columns are, for people.
 pub fn described() -> String {
-    let rows: String = COLUMNS
-        .iter()
-        .map(|column| {
-            format!(
-                "| `{}` | {} | {} |\n",
-                column.name, column.unit, column.meaning
-            )
-        })
-        .collect();
+    let row = |it: &Column| format!("| `{}` | {} | {} |\n", it.name, it.unit, it.meaning);
+    let rows: String = COLUMNS.iter().map(row).collect();
     format!(
         "# Columns\n\n## trials.csv\n\nA line per trial. Empty: does not apply.\n\n| column | unit | meaning |\n|---|---|---|\n{rows}{OTHERS}"
     )
@@ -65,27 +52,17 @@ fn maybe<T: ToString>(value: Option<T>) -> String {
 }
 
 fn per_second(count: u64, row: &Row) -> String {
-    if row.seconds > 0.0 {
-        number(count as f64 / row.seconds)
-    } else {
-        String::new()
-    }
+    maybe((row.seconds > 0.0).then(|| number(count as f64 / row.seconds)))
 }
 
 /// A quantile, empty where nothing was received.
 fn of(quantiles: &Quantiles, value: f64) -> String {
-    if quantiles.count > 0 {
-        number(value)
-    } else {
-        String::new()
-    }
+    maybe((quantiles.count > 0).then(|| number(value)))
 }
 
 fn pairs<K: ToString, V: ToString>(pairs: impl Iterator<Item = (K, V)>) -> String {
-    pairs
-        .map(|(name, value)| format!("{}={}", name.to_string(), value.to_string()))
-        .collect::<Vec<_>>()
-        .join(";")
+    let pairs = pairs.map(|(name, value)| format!("{}={}", name.to_string(), value.to_string()));
+    pairs.collect::<Vec<_>>().join(";")
 }
 
 macro_rules! columns {

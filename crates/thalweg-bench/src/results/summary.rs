@@ -27,12 +27,8 @@ pub fn render(folder: &Path) -> io::Result<(String, Value)> {
     let mut json = json!({ "name": name, "points": [] });
     for (point, cell, rows) in &points {
         let value = |metric: &Metric| {
-            median(
-                &rows
-                    .iter()
-                    .filter_map(|row| (metric.of)(cell, row))
-                    .collect::<Vec<f64>>(),
-            )
+            let values = rows.iter().filter_map(|row| (metric.of)(cell, row));
+            median(&values.collect::<Vec<f64>>())
         };
         let written = |metric: &&Metric| {
             value(metric).map_or_else(|| "-".to_owned(), |value| metric.unit.written(value))
@@ -52,12 +48,8 @@ pub fn render(folder: &Path) -> io::Result<(String, Value)> {
     if !others.is_empty() {
         text += "\nThese do not count:\n\n";
         for (cell, row) in &others {
-            text += &format!(
-                "- {}: {}: {}\n",
-                cell.key(),
-                row.standing.word(),
-                row.standing.why()
-            );
+            let (word, why) = (row.standing.word(), row.standing.why());
+            text += &format!("- {}: {word}: {why}\n", cell.key());
         }
     }
     Ok((text, json))

@@ -295,14 +295,11 @@ fn seconds(key: &str, seconds: &[Second]) -> String {
         let Second {
             sent,
             received,
-            response_p50_us,
-            response_p99_us,
             wire_bytes,
             ..
         } = second;
-        text += &format!(
-            "{key},{number},{sent},{received},{response_p50_us:.1},{response_p99_us:.1},{wire_bytes}\n"
-        );
+        let (p50, p99) = (second.response_p50_us, second.response_p99_us);
+        text += &format!("{key},{number},{sent},{received},{p50:.1},{p99:.1},{wire_bytes}\n");
     }
     text
 }
