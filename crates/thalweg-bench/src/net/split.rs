@@ -92,32 +92,15 @@ pub fn publishing(talks: &Talks) -> Split {
         .fold(Split::default(), |sum, split| sum + *split)
 }
 
-/// A frame as it was sorted.
-#[derive(Clone, Copy)]
-struct Sorted {
-    cause: Cause,
-    payload: u64,
-    protocol: u64,
+/// A frame as it was sorted: its cause, and bytes of payload and of the protocol in it.
+type Sorted = (Cause, u64, u64);
+
+fn fresh(payload: u64, all: usize) -> Sorted {
+    (Cause::Data, payload, all as u64 - payload)
 }
 
-impl Sorted {
-    fn data(payload: u64, all: usize) -> Sorted {
-        Sorted {
-            cause: Cause::Data,
-            payload,
-            protocol: all as u64 - payload,
-        }
-    }
-}
-
-impl From<Cause> for Sorted {
-    fn from(cause: Cause) -> Sorted {
-        Sorted {
-            cause,
-            payload: 0,
-            protocol: 0,
-        }
-    }
+fn only(cause: Cause) -> Sorted {
+    (cause, 0, 0)
 }
 
 /// One direction of a connection.
@@ -143,11 +126,11 @@ impl Sorter {
     /// Takes the IP packet of a frame of `length` bytes, and adds it to the talk that it belongs to.
     pub fn take(&mut self, sender: Sender, packet: &[u8], length: u64, talks: &mut Talks) {
         let sorted = self.sorted(sender, packet);
-        let (port, sorted) = sorted.unwrap_or((0, Cause::Other.into()));
+        let (port, (cause, payload, protocol)) = sorted.unwrap_or((0, only(Cause::Other)));
         let split = &mut talks.entry(port).or_default()[sender as usize];
-        split.payload += sorted.payload;
-        split.protocol += sorted.protocol;
-        let frames = &mut split.frames[sorted.cause as usize];
+        split.payload += payload;
+        split.protocol += protocol;
+        let frames = &mut split.frames[cause as usize];
         frames.bytes += length;
         frames.frames += 1;
     }
@@ -162,9 +145,9 @@ impl Sorter {
         if (first >> 4, protocol) == (4, UDP) && offset > 0 {
             let &(port, is_repeated) = self.fragments.get(&(sender, identifier))?;
             return Some(match is_repeated {
-                true => (port, Cause::Repetition.into()),
+                true => (port, only(Cause::Repetition)),
                 // Only a payload is as long as that.
-                false => (port, Sorted::data(rest.len() as u64, rest.len())),
+                false => (port, fresh(rest.len() as u64, rest.len())),
             });
         }
         let (from, to) = (two(rest, 0)?, two(rest, 2)?);
@@ -176,7 +159,7 @@ impl Sorter {
             (4, UDP) => {
                 let sorted = self.datagram(sender, client, rest.get(8..)?);
                 if has_more {
-                    let is_repeated = sorted.cause == Cause::Repetition;
+                    let is_repeated = sorted.0 == Cause::Repetition;
                     self.fragments
                         .insert((sender, identifier), (client, is_repeated));
                 }
@@ -206,8 +189,8 @@ impl Sorter {
         }
         if data.is_empty() {
             return Some(match flags & (SYN | FIN | RST) {
-                0 => Cause::Acknowledgement.into(),
-                _ => Cause::Connection.into(),
+                0 => only(Cause::Acknowledgement),
+                _ => only(Cause::Connection),
             });
         }
         let line = self.line(sender, client, broker);
@@ -216,7 +199,7 @@ impl Sorter {
         // Serial numbers: less than half of the circle ahead is new (RFC 1982).
         let new = (end.wrapping_sub(next) as i32).clamp(0, data.len() as i32) as usize;
         if new == 0 {
-            return Some(Cause::Repetition.into());
+            return Some(only(Cause::Repetition));
         }
         line.next = Some(end);
         let data = data.get(data.len() - new..)?;
@@ -228,28 +211,28 @@ impl Sorter {
         }
         // What is sent again beside something new is rare, and counts as its header.
         Some(match said.keep_alive == data.len() as u64 {
-            true => Cause::KeepAlive.into(),
-            false => Sorted::data(said.payload, data.len()),
+            true => only(Cause::KeepAlive),
+            false => fresh(said.payload, data.len()),
         })
     }
 
     fn datagram(&mut self, sender: Sender, port: u16, message: &[u8]) -> Sorted {
         let (Some(&first), Some(&code)) = (message.first(), message.get(1)) else {
-            return Cause::Other.into();
+            return only(Cause::Other);
         };
         // RFC 7252 3: version, type, length of the token; an empty message has code 0.00.
         match ((first >> 4) & 3, code) {
-            (ACK, 0) => return Cause::Acknowledgement.into(),
+            (ACK, 0) => return only(Cause::Acknowledgement),
             // A ping, and the reset that answers it.
-            (_, 0) => return Cause::KeepAlive.into(),
+            (_, 0) => return only(Cause::KeepAlive),
             _ => {}
         }
         // The same message has the same identifier within its lifetime (4.4), and says the same.
         let same = message.get(..message.len().min(SAME)).unwrap_or_default();
         if !self.line(sender, port, COAP).sent.insert(same.to_vec()) {
-            return Cause::Repetition.into();
+            return only(Cause::Repetition);
         }
-        Sorted::data(coap_payload(message).unwrap_or(0) as u64, message.len())
+        fresh(coap_payload(message).unwrap_or(0) as u64, message.len())
     }
 
     fn line(&mut self, sender: Sender, client: u16, broker: u16) -> &mut Direction {

@@ -1,72 +1,75 @@
-//! Reading a mapping whose keys are known: any other is refused, with the nearest known one.
+//! Reading mappings whose keys are known: any other is refused, with the nearest known one.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use strsim::osa_distance;
 
 use super::tree::{Node, NodeKind};
 
+/// The keys of each section.
+static KEYS: LazyLock<BTreeMap<String, Vec<String>>> = LazyLock::new(|| {
+    let keys = toml::from_str(include_str!("keys.toml"));
+    keys.unwrap_or_else(|error| panic!("keys.toml: {error}"))
+});
+
+/// Refuses keys that are not known, in a section and below.
+pub fn check(path: &str, node: &Node) -> Result<(), String> {
+    let section = if path.is_empty() { "scenario" } else { path };
+    let (Some(known), NodeKind::Map(entries)) = (KEYS.get(section), &node.kind) else {
+        return Ok(());
+    };
+    for (key, node) in entries {
+        let (path, place) = (joined(path, key), place(node));
+        if !known.contains(key) {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let hint = match nearest(key, &known) {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => format!("there are {}", known.join(", ")),
+            };
+            return Err(format!("{path}{place}: there is no such key; {hint}"));
+        }
+        check(&path, node)?;
+    }
+    Ok(())
+}
+
+fn joined(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    }
+}
+
 /// A mapping that is being read.
 pub struct Section<'a> {
     path: String,
     entries: &'a [(String, Node)],
-    known: &'static [&'static str],
 }
 
 impl<'a> Section<'a> {
-    /// The whole scenario, or a section of it. No other than the known keys may be in it.
-    pub fn new(
-        path: &str,
-        node: &'a Node,
-        known: &'static [&'static str],
-    ) -> Result<Section<'a>, String> {
+    /// The whole scenario, or a section of it.
+    pub fn new(path: &str, node: &'a Node) -> Result<Section<'a>, String> {
         let NodeKind::Map(entries) = &node.kind else {
             return Err(format!("{path}{}: a mapping is expected", place(node)));
         };
-        let section = Section {
-            path: path.to_owned(),
-            entries,
-            known,
-        };
-        let Some((key, node)) = entries
-            .iter()
-            .find(|(name, _)| !known.contains(&name.as_str()))
-        else {
-            return Ok(section);
-        };
-        let hint = match nearest(key, known) {
-            Some(nearest) => format!("did you mean {nearest}?"),
-            None => format!("there are {}", known.join(", ")),
-        };
-        let (path, place) = (section.path_of(key), place(node));
-        Err(format!("{path}{place}: there is no such key; {hint}"))
+        let path = path.to_owned();
+        Ok(Section { path, entries })
     }
 
     /// A section of this one; none has the defaults.
-    pub fn section(
-        &self,
-        key: &'static str,
-        known: &'static [&'static str],
-    ) -> Result<Section<'a>, String> {
+    pub fn section(&self, key: &'static str) -> Result<Section<'a>, String> {
         let path = self.path_of(key);
         match self.node(key) {
-            Some(node) => Section::new(&path, node, known),
-            None => Ok(Section {
-                path,
-                entries: &[],
-                known,
-            }),
+            Some(node) => Section::new(&path, node),
+            None => Ok(Section { path, entries: &[] }),
         }
     }
 
     /// What is there as it stands.
     fn node(&self, key: &'static str) -> Option<&'a Node> {
-        debug_assert!(
-            self.known.contains(&key),
-            "{key} is read and would be refused"
-        );
-        self.entries
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, node)| node)
+        let found = self.entries.iter().find(|(name, _)| name == key);
+        found.map(|(_, node)| node)
     }
 
     /// A value; `read` says what it is.
@@ -136,10 +139,7 @@ impl<'a> Section<'a> {
 
     /// The full name of a key, for errors.
     pub fn path_of(&self, key: &str) -> String {
-        match self.path.as_str() {
-            "" => key.to_owned(),
-            path => format!("{path}.{key}"),
-        }
+        joined(&self.path, key)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::section::Section;
+use super::section::{Section, check};
 use super::tree::Node;
 use super::values::{bytes, chosen, count, factor, one_of, part, some, switch, time, word};
 use crate::cell::{
@@ -27,7 +27,8 @@ pub struct Frame {
 
 /// Reads all but `sweep` and `budgets`.
 pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
-    let root = Section::new("", scenario, &ROOT)?;
+    check("", scenario)?;
+    let root = Section::new("", scenario)?;
     let frame = Frame {
         name: root.must("name", word)?,
         repeats: root.or("repeats", 3, some)?,
@@ -42,26 +43,26 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     for metric in &frame.metrics {
         one_of(metric, &METRICS.map(|name| (name, ()))).map_err(|why| format!("metrics: {why}"))?;
     }
-    let link = link(root.section("topology", &["kind", "link"])?)?;
-    let system = root.section("system", &SYSTEM)?;
-    let broker = system.section("broker", &["cpu", "settings"])?;
-    let generator = system.section("generator", &["cpu"])?;
+    let link = link(root.section("topology")?)?;
+    let system = root.section("system")?;
+    let broker = system.section("broker")?;
+    let generator = system.section("generator")?;
     let cpus = (broker.maybe("cpu", count)?, generator.maybe("cpu", count)?);
     let settings = broker.free("settings")?.iter();
     let broker_settings = settings.map(|(name, node)| (name.clone(), node.label()));
     let named = system.or("name", "own".to_owned(), word)?;
     let driver = system.or("driver", Driver::Common, chosen)?;
     let counter = system.maybe("count_system_calls", chosen::<CallCounter>)?;
-    let protocol_section = root.section("protocol", &LEGS)?;
+    let protocol_section = root.section("protocol")?;
     let carrier = protocol_section.or("transport", None, |text| match text {
         "plain" => Ok(None),
         _ => chosen::<Carrier>(text).map(Some),
     })?;
     let (publish, subscribe) = legs(protocol_section)?;
-    let workload_section = root.section("workload", &WORKLOAD)?;
+    let workload_section = root.section("workload")?;
     let payload = workload_section.maybe("payload", word)?;
     let (workload, seed) = workload(workload_section, payload.is_some())?;
-    let load_section = root.section("load", &LOAD)?;
+    let load_section = root.section("load")?;
     let subscriptions = load_section.or("subscriptions", (false, false), |text| {
         let kinds = [
             ("topics", (false, false)),
@@ -95,7 +96,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         ..Extras::default()
     };
     let (load, fan_out) = load(load_section, &workload)?;
-    let phases = phases(root.section("phases", &["settle", "warmup", "measure", "drain"])?)?;
+    let phases = phases(root.section("phases")?)?;
     let wire = frame
         .metrics
         .iter()
@@ -192,7 +193,7 @@ fn link(topology: Section<'_>) -> Result<Link, String> {
     let namespaces = topology.or("kind", false, |text| {
         one_of(text, &[("t3", true), ("loopback", false)])
     })?;
-    let link = topology.section("link", &LINK)?;
+    let link = topology.section("link")?;
     let found = Link {
         namespaces,
         loss: link.or("loss", 0.0, part)?,
@@ -384,63 +385,5 @@ enum Model {
 const SECOND: u64 = 1_000_000_000;
 /// What tells a message from others and when it was to be sent (`load`).
 const HEADER_BYTES: u32 = 36;
-const ROOT: [&str; 12] = [
-    "name",
-    "version",
-    "description",
-    "repeats",
-    "topology",
-    "system",
-    "protocol",
-    "workload",
-    "load",
-    "phases",
-    "metrics",
-    "assert",
-];
-const SYSTEM: [&str; 7] = [
-    "name",
-    "driver",
-    "broker",
-    "generator",
-    "count_system_calls",
-    "user",
-    "ca",
-];
-const LINK: [&str; 7] = [
-    "rate",
-    "delay",
-    "jitter",
-    "loss",
-    "reorder",
-    "duplicate",
-    "loss_engine",
-];
-const LEGS: [&str; 8] = [
-    "publish",
-    "subscribe",
-    "qos",
-    "con",
-    "subscribe_qos",
-    "version",
-    "window",
-    "transport",
-];
-const WORKLOAD: [&str; 6] = ["class", "size", "file", "payload", "seed", "header"];
-const LOAD: [&str; 13] = [
-    "model",
-    "rate",
-    "flows",
-    "fan_out",
-    "arrivals",
-    "think",
-    "speed",
-    "rate_scale",
-    "idle_connections",
-    "subscriptions",
-    "retained",
-    "backlog",
-    "pace",
-];
 /// What a scenario may ask for.
 const METRICS: [&str; 6] = ["latency", "wire", "delivery", "cpu", "rss", "energy"];
