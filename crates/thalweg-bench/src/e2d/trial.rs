@@ -286,44 +286,27 @@ mod tests {
         trial.messages[15].copies = 0;
         let [first, second] = steps(&trial);
         let row = &first.row;
-        assert_eq!(
-            (
-                row.sent,
-                row.delivered,
-                second.row.delivered,
-                second.row.lost
-            ),
-            (10, 10, 9, 1)
-        );
-        assert_eq!(
-            (row.wire_bytes, row.wire_frames, row.link_lost),
-            (Some(5540), Some(20), Some((2, 20)))
-        );
+        assert_eq!((row.sent, row.delivered), (10, 10));
+        assert_eq!((second.row.delivered, second.row.lost), (9, 1));
+        let link = (row.wire_bytes, row.wire_frames, row.link_lost);
+        assert_eq!(link, (Some(5540), Some(20), Some((2, 20))));
         assert!((row.response.mean - 5000.0).abs() < 10.0, "{row:?}");
-        assert_eq!(
-            [
-                "publisher_switches",
-                "subscriber_switches",
-                "published_over_mqtt"
-            ]
-            .map(|it| row.more[it]),
-            [1.0, 0.0, 10.0]
-        );
+        for (name, value) in [
+            ("publisher_switches", 1.0),
+            ("subscriber_switches", 0.0),
+            ("published_over_mqtt", 10.0),
+        ] {
+            assert_eq!(row.more[name], value, "{name}");
+        }
         assert_eq!(row.standing, Standing::Valid);
-        assert_eq!(
-            (first.seconds.len(), first.seconds[0].wire_bytes),
-            (1, 5540)
-        );
+        let bytes: Vec<u64> = first.seconds.iter().map(|it| it.wire_bytes).collect();
+        assert_eq!(bytes, [5540]);
         // What was said while the last messages were waited for is the last step's.
         assert_eq!([&first, &second].map(|it| it.events.len()), [1 + 1, 1 + 2]);
-        assert_eq!(
-            first.messages.lines[1],
-            "1,150000,150000,155000,1,1,mqtt,coap,acknowledged"
-        );
-        assert_eq!(
-            second.messages.lines[5],
-            "1,1550000,1550000,,15,0,mqtt,coap,acknowledged"
-        );
+        let came = "1,150000,150000,155000,1,1,mqtt,coap,acknowledged";
+        assert_eq!(first.messages.lines[1], came);
+        let did_not = "1,1550000,1550000,,15,0,mqtt,coap,acknowledged";
+        assert_eq!(second.messages.lines[5], did_not);
     }
 
     #[test]
@@ -347,22 +330,17 @@ mod tests {
     fn a_course_that_was_published_late_or_came_to_no_end_does_not_count() {
         let mut late = trial();
         late.messages[13].sent = None;
-        let standing = steps(&late).map(|it| it.row.standing);
-        assert!(
-            standing
-                .iter()
-                .all(|it| it.why().contains("1 of the 20 messages")),
-            "{standing:?}"
-        );
+        for Measured { row, .. } in steps(&late) {
+            let why = row.standing.why();
+            assert!(why.contains("1 of the 20 messages"), "{why}");
+        }
         let broken = Trial {
             trouble: "interrupted".to_owned(),
             ..Trial::default()
         };
         assert_eq!(steps(&broken)[0].row.lag_p99_us, 0.0, "JSON has no NaN");
-        let interrupted = Standing::Invalid("interrupted".to_owned());
-        assert_eq!(
-            steps(&broken).map(|it| it.row.standing),
-            [interrupted.clone(), interrupted]
-        );
+        for Measured { row, .. } in steps(&broken) {
+            assert_eq!(row.standing, Standing::Invalid("interrupted".to_owned()));
+        }
     }
 }

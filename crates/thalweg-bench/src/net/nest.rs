@@ -140,12 +140,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_switch_that_is_off() {
-        let of = |switch: &'static str, value: &'static str| {
-            refused(
-                "\nunshare: unshare failed: No space left on device\n",
-                |path| path.ends_with(switch).then(|| format!("{value}\n")),
-            )
-        };
+        let unshare = "\nunshare: unshare failed: No space left on device\n";
         for (switch, value, words) in [
             (
                 "max_user_namespaces",
@@ -165,11 +160,11 @@ mod tests {
             ("max_user_namespaces", "9000", "container"),
             ("unprivileged_userns_clone", "1", "container"),
         ] {
-            let said = of(switch, value);
-            assert!(
-                said.starts_with("unshare: unshare failed: No space") && said.contains(words),
-                "{said}"
-            );
+            let said = refused(unshare, |path| {
+                path.ends_with(switch).then(|| format!("{value}\n"))
+            });
+            let is_whole = said.starts_with("unshare: unshare failed: No space");
+            assert!(is_whole && said.contains(words), "{said}");
         }
     }
 

@@ -117,42 +117,39 @@ impl Plan {
 
     /// When each message is due; none for a closed loop or a flood.
     pub fn schedule(&self) -> Option<Schedule> {
-        match &self.load {
-            Load::Open {
-                rate,
-                flows,
-                arrivals,
-            } => {
-                if let Played::Messages(messages) = &self.played {
-                    return Some(Schedule::replay(messages.clone(), self.end));
-                }
-                let arrivals = Arrivals::named(arrivals).unwrap_or(Arrivals::Periodic);
-                Some(Schedule::open(
-                    *rate,
-                    (*flows).max(1),
+        match (&self.played, &self.load) {
+            (Played::Messages(messages), _) => Some(Schedule::replay(messages.clone(), self.end)),
+            (
+                Played::Drawn(trace),
+                Load::Replay {
+                    flows,
+                    speed,
+                    rate_scale,
+                },
+            ) => Some(Schedule::drawn(
+                trace.clone(),
+                *flows,
+                *speed,
+                *rate_scale,
+                self.seed,
+                self.end,
+            )),
+            (
+                _,
+                Load::Open {
+                    rate,
+                    flows,
                     arrivals,
-                    self.sizes.clone(),
-                    self.seed,
-                    self.end,
-                ))
-            }
-            Load::Replay {
-                flows,
-                speed,
-                rate_scale,
-            } => match &self.played {
-                Played::Nothing => None,
-                Played::Messages(messages) => Some(Schedule::replay(messages.clone(), self.end)),
-                Played::Drawn(trace) => Some(Schedule::drawn(
-                    trace.clone(),
-                    *flows,
-                    *speed,
-                    *rate_scale,
-                    self.seed,
-                    self.end,
-                )),
-            },
-            Load::Closed { .. } | Load::Flood { .. } => None,
+                },
+            ) => Some(Schedule::open(
+                *rate,
+                (*flows).max(1),
+                Arrivals::named(arrivals).unwrap_or(Arrivals::Periodic),
+                self.sizes.clone(),
+                self.seed,
+                self.end,
+            )),
+            _ => None,
         }
     }
 
@@ -188,20 +185,18 @@ impl Plan {
 
     /// Messages a second, if there is a schedule.
     pub fn rate(&self) -> Option<f64> {
-        match &self.load {
-            Load::Open { rate, flows, .. } => Some(rate * f64::from(*flows)),
-            Load::Replay {
-                flows, rate_scale, ..
-            } => match &self.played {
-                Played::Nothing => None,
-                Played::Messages(messages) => {
-                    Some(messages.len() as f64 / (self.end.max(1) as f64 / 1e9))
-                }
-                Played::Drawn(trace) => {
-                    Some(known::mean_rate(trace) * rate_scale * f64::from(*flows))
-                }
-            },
-            Load::Closed { .. } | Load::Flood { .. } => None,
+        match (&self.load, &self.played) {
+            (Load::Open { rate, flows, .. }, _) => Some(rate * f64::from(*flows)),
+            (_, Played::Messages(messages)) => {
+                Some(messages.len() as f64 / (self.end.max(1) as f64 / 1e9))
+            }
+            (
+                Load::Replay {
+                    flows, rate_scale, ..
+                },
+                Played::Drawn(trace),
+            ) => Some(known::mean_rate(trace) * rate_scale * f64::from(*flows)),
+            _ => None,
         }
     }
 }
