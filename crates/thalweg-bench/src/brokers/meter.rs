@@ -76,9 +76,15 @@ fn of_one(process: u32) -> Option<Usage> {
     Some(Usage {
         cpu_s,
         rss_kib: number(&read("status"), "VmRSS:"),
-        pss_kib: number(&read("smaps_rollup"), "Pss:"),
+        pss_kib: memory(&process.to_string()).1,
         switches,
     })
+}
+
+/// Resident memory and the proportional share of it of a process, KiB.
+pub fn memory(process: &str) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    (number(&text, "Rss:"), number(&text, "Pss:"))
 }
 
 /// The fields of /proc/…/stat that follow the state: the first is the parent.

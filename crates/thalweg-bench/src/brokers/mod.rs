@@ -27,7 +27,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-pub(crate) use meter::family_cpu_s;
+pub(crate) use meter::{family_cpu_s, memory};
 pub(crate) use native::cache;
 pub use native::{dds_peer, xmpp_peer, zmq_peer};
 pub use system::System;

@@ -132,48 +132,36 @@ pub(crate) fn delay(wanted: Duration) -> io::Result<Finding> {
         Ok(())
     })?;
     late.sort_by(f64::total_cmp);
-    let at = |part: f64| {
-        late.get(((late.len() as f64 - 1.0) * part) as usize)
-            .copied()
-            .unwrap_or(f64::NAN)
-    };
-    let never_early = late.len() == DELAYED && at(0.0) >= wanted.as_secs_f64() * 1e3;
+    let last = late.len().saturating_sub(1) as f64;
+    let at = |part: f64| late.get((last * part) as usize).map_or(f64::NAN, |ms| *ms);
+    let [least, median, most, nearly_all] = [0.0, 0.5, 0.9, 0.99].map(at);
+    let wanted_ms = wanted.as_secs_f64() * 1e3;
+    let is_never_early = late.len() == DELAYED && least >= wanted_ms;
     Ok(Finding {
-        what: format!(
-            "emulator: delay of {} ms, one way, {DELAYED} packets",
-            wanted.as_millis()
-        ),
+        what: format!("emulator: delay of {wanted_ms} ms, one way, {DELAYED} packets"),
         wanted: "never early; late by at most 0.2 ms on a machine without other work".to_owned(),
         found: format!(
-            "{} arrived; least {:.3} ms, median {:.3}, 90 % {:.3}, 99 % {:.3}",
-            late.len(),
-            at(0.0),
-            at(0.5),
-            at(0.9),
-            at(0.99)
+            "{} arrived; least {least:.3} ms, median {median:.3}, 90 % {most:.3}, 99 % {nearly_all:.3}",
+            late.len()
         ),
         // Late is a matter of what else runs.
-        is_right: (!never_early)
-            .then_some(false)
-            .or((at(0.5) <= wanted.as_secs_f64() * 1e3 + 0.2).then_some(true)),
+        is_right: match median <= wanted_ms + 0.2 {
+            _ if !is_never_early => Some(false),
+            true => Some(true),
+            false => None,
+        },
     })
 }
 
 /// Sends datagrams of 60 bytes from one side; returns when the link has seen them all, or no more come.
 fn send(network: &Network, side: usize, packets: u64) -> io::Result<()> {
-    let (space, own, other) = match side {
-        0 => (network.client(), CLIENT_HOST, BROKER_HOST),
-        _ => (network.broker(), BROKER_HOST, CLIENT_HOST),
+    let (client, broker) = (network.client(), network.broker());
+    let (space, own, there, other) = match side {
+        0 => (client, CLIENT_HOST, broker, BROKER_HOST),
+        _ => (broker, BROKER_HOST, client, CLIENT_HOST),
     };
     // A listening socket: without one the other side's system would refuse the connection.
-    let _listener = socket_in(
-        if side == 0 {
-            network.broker()
-        } else {
-            network.client()
-        },
-        &format!("{other}:9"),
-    )?;
+    let _listener = socket_in(there, &format!("{other}:9"))?;
     let socket = socket_in(space, &format!("{own}:10"))?;
     let before = tally(network, side)?.came;
     let is_emulated = network.is_emulated();

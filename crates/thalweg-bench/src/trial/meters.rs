@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::Stage;
-use crate::brokers::Usage;
+use crate::brokers::{Usage, memory};
 use crate::cell::{Calls, Row, Second};
 use crate::load::{SECOND, Times, clock};
 use crate::net::Wire;
@@ -323,13 +323,3 @@ impl Metered {
 
 /// What is under way when a phase begins may be on either side of the border; a part of all bytes.
 const MISSED_MAX: f64 = 0.002;
-
-/// Resident memory and the proportional share of it of a process, KiB.
-fn memory(process: &str) -> (u64, u64) {
-    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-    let line = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().next()?.parse().ok()
-    };
-    (line("Rss:").unwrap_or(0), line("Pss:").unwrap_or(0))
-}
