@@ -75,17 +75,27 @@ pub fn drive_by<'c, C: Sync, M>(
             }
             *now += places;
             drop(now);
+            let place = Place(taken, is_free, places);
             scope.spawn(move || {
+                let _place = place;
                 let measured = measure(cell);
                 let mut take = take.lock().unwrap_or_else(PoisonError::into_inner);
                 if !take(cell, measured) {
                     is_over.store(true, Ordering::Relaxed);
                 }
-                *taken.lock().unwrap_or_else(PoisonError::into_inner) -= places;
-                is_free.notify_one();
             });
         }
     });
+}
+
+/// Places that a cell has, until it is over, however that comes.
+struct Place<'a>(&'a Mutex<usize>, &'a Condvar, usize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.2;
+        self.1.notify_one();
+    }
 }
 
 #[derive(Default)]
@@ -186,6 +196,14 @@ mod tests {
         );
         taken.sort_unstable();
         assert_eq!(taken, (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_measurement_that_panics_leaves_its_place() {
+        let measure = |cell: &Cell| assert!(cell.repeat > 0, "for the test");
+        let stop = AtomicBool::new(false);
+        drive(&cells(3), Room::ALONE, &stop, &measure, &mut |_, ()| true);
     }
 
     #[test]
