@@ -14,11 +14,12 @@ use crate::net::{BROKER_HOST, Loss, Network, network};
 
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let packets = if wishes.quick { 10_000 } else { 100_000 };
-    or_missed("links", everything(packets, stop))
+    or_missed("links", everything(packets, DEVIATIONS, stop))
 }
 
-/// All of it; `packets` for each loss, direction and engine, of which E0 asks 100,000. Takes about a minute.
-fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
+/// All of it; `packets` for each loss, direction and engine, of which E0 asks 100,000, and so many deviations that their losses
+/// may be off. Takes about a minute.
+fn everything(packets: u64, deviations: f64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
     if let Err(why) = network::is_possible() {
         return Ok(vec![Finding::skipped("links: loss, rate, delay", why)]);
     }
@@ -34,7 +35,7 @@ fn everything(packets: u64, stop: &AtomicBool) -> io::Result<Vec<Finding>> {
                 return Ok(findings);
             }
             let loss = Loss::percent(f64::from(percent));
-            let found = check::losses(&network, who, loss, packets, DEVIATIONS)?;
+            let found = check::losses(&network, who, loss, packets, deviations)?;
             findings.extend(found.into_iter().map(Finding::from));
         }
         drop(network);
@@ -108,9 +109,12 @@ const MEASURED: Duration = Duration::from_secs(3);
 mod tests {
     use super::*;
 
-    #[test]
-    fn links_do_what_they_say_where_there_may_be_links() {
-        let findings = everything(2000, &AtomicBool::new(false)).expect("a link");
+    /// The kernel's losses have no seed. One of twenty is more than eight deviations off once in a million million runs.
+    const NO_CHANCE: f64 = 8.0;
+
+    fn losses_hold(packets: u64, deviations: f64) {
+        let stop = AtomicBool::new(false);
+        let findings = everything(packets, deviations, &stop).expect("a link");
         let is_of_loss = |it: &&Finding| it.expected.ends_with("lost");
         let of_losses: Vec<&Finding> = findings.iter().filter(is_of_loss).collect();
         // Rates and delays are a matter of what else runs; losses are not.
@@ -124,15 +128,13 @@ mod tests {
     }
 
     #[test]
+    fn links_do_what_they_say_where_there_may_be_links() {
+        losses_hold(2000, NO_CHANCE);
+    }
+
+    #[test]
     #[ignore = "a minute or two: what `thalweg bench calibrate` does"]
     fn links_do_what_they_say_over_a_hundred_thousand_packets() {
-        for finding in everything(100_000, &AtomicBool::new(false)).expect("a link") {
-            println!("{finding:?}");
-            let is_of_loss = finding.expected.ends_with("lost");
-            assert!(
-                !is_of_loss || finding.verdict != Verdict::Missed,
-                "{finding:?}"
-            );
-        }
+        losses_hold(100_000, DEVIATIONS);
     }
 }
