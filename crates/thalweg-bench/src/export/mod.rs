@@ -68,7 +68,6 @@ fn openmetrics(found: &Results, out: &mut dyn Write) -> io::Result<()> {
     for metric in METRICS {
         let (suffix, factor) = match metric.unit {
             Unit::Micros => ("_seconds", 1e-6),
-            Unit::Seconds => ("_seconds", 1.0),
             Unit::Bytes => ("_bytes", 1.0),
             Unit::Kibibytes => ("_bytes", 1024.0),
             Unit::Part => ("_ratio", 1.0),
@@ -183,7 +182,6 @@ fn csv(found: &Results, out: &mut dyn Write) -> io::Result<()> {
 fn named(name: &str, unit: Unit) -> String {
     let suffix = match unit {
         Unit::Micros => "_us",
-        Unit::Seconds => "_s",
         Unit::Bytes => "_bytes",
         Unit::Kibibytes => "_kib",
         Unit::PerSecond => "_per_s",

@@ -29,8 +29,6 @@ pub struct Got {
     pub response: Histogram<u64>,
     /// Since it was sent.
     pub service: Histogram<u64>,
-    /// Sum of response times, for an exact mean.
-    pub response_sum: u128,
     /// What came in each second since the warm-up began.
     pub seconds: Vec<GotInSecond>,
     /// Latencies of a flow that has a neighbour for some time.
@@ -120,7 +118,6 @@ impl Got {
             strangers: 0,
             response: histogram(),
             service: histogram(),
-            response_sum: 0,
             seconds: Vec::new(),
             beside: None,
         }
@@ -171,7 +168,6 @@ impl Got {
         if counts > 0 {
             self.response.saturating_record(response);
             self.service.saturating_record(service);
-            self.response_sum += u128::from(response);
         }
         if let Some(second) = self.times.second(at).filter(|second| *second < SECONDS_MAX) {
             while self.seconds.len() <= second {
@@ -191,35 +187,6 @@ impl Got {
     /// Something came that is none of ours.
     pub fn stranger(&mut self) {
         self.strangers += 1;
-    }
-
-    /// The mean response time, nanoseconds; exact, where the histogram rounds.
-    pub fn response_mean(&self) -> f64 {
-        self.response_sum as f64 / (self.delivered.max(1)) as f64
-    }
-
-    /// Adds what another receiver of the same trial has got, of other copies or flows.
-    pub fn add(&mut self, other: &Got) {
-        self.delivered += other.delivered;
-        self.duplicates += other.duplicates;
-        self.reordered += other.reordered;
-        self.late += other.late;
-        self.payload_bytes += other.payload_bytes;
-        self.all += other.all;
-        self.strangers += other.strangers;
-        self.response_sum += other.response_sum;
-        // All have the same bounds.
-        let _ = self.response.add(&other.response);
-        let _ = self.service.add(&other.service);
-        for (number, second) in other.seconds.iter().enumerate() {
-            match self.seconds.get_mut(number) {
-                Some(mine) => {
-                    mine.received += second.received;
-                    let _ = mine.response.add(&second.response);
-                }
-                None => self.seconds.push(second.clone()),
-            }
-        }
     }
 }
 
@@ -280,26 +247,6 @@ mod tests {
         assert!(!got.came(2, &header(0, 0, due), 36, due));
         let counts = (got.delivered, got.duplicates, got.reordered, got.strangers);
         assert_eq!(counts, (7, 1, 1, 2));
-    }
-
-    #[test]
-    fn parts_add_up_to_the_whole() {
-        let mut whole = Got::new(TIMES, 1, 2);
-        let mut parts = [Got::new(TIMES, 1, 2), Got::new(TIMES, 1, 2)];
-        for seq in 0..1000 {
-            for (copy, part) in parts.iter_mut().enumerate() {
-                let due = TIMES.measure + u64::from(seq) * 1_000_000;
-                let at = due + u64::from(seq) * 977 * (copy as u64 + 1);
-                whole.came(copy as u32, &header(0, seq, due), 36, at);
-                part.came(copy as u32, &header(0, seq, due), 36, at);
-            }
-        }
-        let [mut sum, other] = parts;
-        sum.add(&other);
-        let counts = |got: &Got| (got.delivered, got.response_sum, got.all);
-        assert_eq!(counts(&sum), counts(&whole));
-        assert_eq!(sum.response, whole.response);
-        assert_eq!(sum.seconds.len(), whole.seconds.len());
     }
 
     #[test]

@@ -67,21 +67,6 @@ impl Sent {
             }
         }
     }
-
-    /// Adds what another sender of the same trial has done.
-    pub fn add(&mut self, other: &Sent) {
-        self.intended += other.intended;
-        self.sent += other.sent;
-        self.held_back += other.held_back;
-        self.all += other.all;
-        // Both have the same bounds.
-        let _ = self.lag.add(&other.lag);
-        if self.seconds.len() < other.seconds.len() {
-            self.seconds.resize(other.seconds.len(), 0);
-        }
-        let both = self.seconds.iter_mut().zip(&other.seconds);
-        both.for_each(|(mine, its)| *mine += its);
-    }
 }
 
 /// Nanoseconds up to an hour, 3 significant digits.

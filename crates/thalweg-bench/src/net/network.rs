@@ -150,10 +150,6 @@ impl Network {
         })
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     pub fn client(&self) -> &Space {
         &self.client
     }

@@ -19,7 +19,6 @@ use crate::cell::Standing;
 use crate::command::Outcome;
 use crate::report::Found;
 use crate::report::document::Document;
-use crate::results::has_trials;
 use crate::studies::Study;
 use crate::studies::shape::Shape;
 use figures::Figure;
@@ -40,11 +39,6 @@ mod page;
 pub mod svg;
 mod swept;
 mod whole;
-
-/// Whether a folder has cells that were measured, or parts that have.
-pub fn is_of(folder: &Path) -> bool {
-    has_trials(folder) || whole::is_of(folder)
-}
 
 /// Renders a folder anew from its raw files.
 pub fn render(folder: &Path) -> io::Result<Found> {

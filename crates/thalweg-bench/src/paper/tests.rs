@@ -312,7 +312,6 @@ fn all_studies_are_on_one_page() {
     fs::write(e5.join("messages.csv"), lines).expect("it can be written");
     fs::rename(&e5, whole.join("E5")).expect("it can be moved");
     let e5 = whole.join("E5");
-    assert!(is_of(&whole) && is_of(&whole.join("E2")) && is_of(&e5));
     render(&whole).expect("it can be rendered");
     let html = fs::read_to_string(whole.join("report.html")).expect("there is a page");
     for words in [

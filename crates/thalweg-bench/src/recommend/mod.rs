@@ -33,19 +33,14 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use axes::{AXES, Axis, Point};
 pub use calibration::calibration;
 pub use capability::{Need, SPOKEN};
-pub use choice::Choice;
 pub use command::run;
-pub use field::{ASSUMED, Figure};
-pub use measure::Metric;
 pub use order::Stated;
-pub use query::{Members, Objective, RecommendArgs, Weights};
-pub use ranking::{Candidate, Confidence, Level, Ranking, Standing};
+pub use query::{Objective, RecommendArgs};
+pub use ranking::Ranking;
 pub use refusal::Refusal;
-pub use sources::{About, Source, SourceKind};
-pub use turn::Turn;
+pub use sources::Source;
 
 use crate::energy;
 

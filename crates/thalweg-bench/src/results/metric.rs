@@ -18,7 +18,6 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Micros,
-    Seconds,
     Bytes,
     Kibibytes,
     /// 1/s
@@ -35,7 +34,6 @@ impl Unit {
     pub fn word(self) -> &'static str {
         match self {
             Unit::Micros => "µs",
-            Unit::Seconds => "s",
             Unit::Bytes => "B",
             Unit::Kibibytes => "KiB",
             Unit::PerSecond => "/s",

@@ -331,6 +331,9 @@ fn percentiles_are_written_as_other_programs_read_them() {
 #[test]
 fn names_of_files_have_an_end() {
     let long = "x".repeat(400);
-    assert!(file_name(&long).len() < 200 && file_name(&long) != file_name(&"x".repeat(401)));
-    assert_eq!(file_name("short"), "short");
+    assert!(
+        latency::file_name(&long).len() < 200
+            && latency::file_name(&long) != latency::file_name(&"x".repeat(401))
+    );
+    assert_eq!(latency::file_name("short"), "short");
 }

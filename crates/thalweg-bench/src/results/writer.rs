@@ -149,10 +149,6 @@ impl Writer {
         Ok(writer)
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Whether this cell has been measured already.
     pub fn has(&self, cell: &Cell) -> bool {
         self.measured.contains(&cell.key())

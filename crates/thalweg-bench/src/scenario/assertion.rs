@@ -308,7 +308,6 @@ fn quantity(text: &str) -> Option<f64> {
 fn constant(text: &str, unit: Unit) -> Result<f64, String> {
     match unit {
         Unit::Micros => Ok(time(text)? as f64 / 1e3),
-        Unit::Seconds => Ok(time(text)? as f64 / 1e9),
         Unit::Part => part(text),
         Unit::Bytes => bytes(text).map(f64::from),
         Unit::Kibibytes => Ok(f64::from(bytes(text)?) / 1024.0),

@@ -44,11 +44,6 @@ pub struct Scenario {
     pub cells: Vec<Cell>,
 }
 
-/// Reads a scenario, applies `--set key=value`, and makes its cells, in an order drawn from the seed.
-pub fn cells(file: &Path, set: &[(String, String)]) -> Result<Vec<Cell>, String> {
-    read(file, set, None).map(|scenario| scenario.cells)
-}
-
 /// Reads a scenario with what `budgets` says of a budget, then `--set`.
 pub fn read(
     file: &Path,

@@ -16,15 +16,6 @@ pub const RECKONED_60: [(&str, f64); 5] = [
     ("CoAP CON", 334.0),
     ("CoAP NON", 288.0),
 ];
-/// The same for QoS 1 and CON by [`SIZES`]; CON in IP fragments.
-pub const RECKONED_QOS1: [f64; 9] = [
-    474.0, 554.0, 836.0, 1636.0, 2836.0, 4568.0, 8832.0, 17_360.0, 34_548.0,
-];
-/// CON in IP fragments, by [`SIZES`].
-pub const RECKONED_CON: [f64; 9] = [
-    254.0, 334.0, 614.0, 1414.0, 2614.0, 4282.0, 8350.0, 16_554.0, 32_894.0,
-];
-
 /// One of the two columns.
 #[derive(Clone, Copy)]
 struct Column<'g> {

@@ -78,6 +78,7 @@ impl Study {
     }
 
     /// Its cells, in an order drawn from the seed.
+    #[cfg(test)]
     pub fn cells(self, budget: Budget, seed: u64) -> Vec<Cell> {
         self.cells_of(&CourseArgs::default(), budget, seed)
     }

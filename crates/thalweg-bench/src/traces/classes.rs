@@ -316,13 +316,13 @@ fn report_bytes(company: u32, random: &mut Random) -> u32 {
 }
 
 /// How much light there is: 0 from 20 to 5 h, 1 about noon.
-pub fn daylight(hour: f64) -> f64 {
+fn daylight(hour: f64) -> f64 {
     (std::f64::consts::PI * (hour - 5.0) / 15.0).sin().max(0.0)
         * f64::from(u8::from((5.0..20.0).contains(&hour)))
 }
 
 /// Part of the cars that are free: 1 at night, 0.75 at 9 h, 0.65 from 17 to 20 h.
-pub fn availability(hour: f64) -> f64 {
+fn availability(hour: f64) -> f64 {
     let morning = 0.25 * (-(hour - 9.0).powi(2) / 2.0).exp();
     let edge = |at: f64| 1.0 / (1.0 + (-(hour - at) / 0.3).exp());
     let evening = 0.35 * edge(16.2) * (1.0 - edge(20.8));
@@ -330,7 +330,7 @@ pub fn availability(hour: f64) -> f64 {
 }
 
 /// Size of an image beside its mean: 0.6 at night, 1.25 at noon.
-pub fn image_factor(hour: f64) -> f64 {
+fn image_factor(hour: f64) -> f64 {
     0.6 + 0.65 * daylight(hour)
 }
 

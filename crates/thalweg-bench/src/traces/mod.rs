@@ -15,6 +15,4 @@ pub mod replay;
 mod tests;
 mod trace;
 
-pub use classes::{Class, Order, availability, daylight, generate, image_factor};
-pub use quantiles::Quantiles;
-pub use trace::{BIN_S, Bin, Body, Message, Trace};
+pub use trace::{Body, Trace};

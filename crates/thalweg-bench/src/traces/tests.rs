@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::classes::{Class, Order, generate};
+use super::trace::{BIN_S, Bin, Message};
 use super::*;
 use crate::load::{Item, Schedule};
 use crate::report::stat::mean;

@@ -5,8 +5,11 @@ use serde_json::Value;
 
 use super::{advise, ask, blank, made, measured, query, render};
 use crate::cell::{Cell, Leg, Load, Protocol, Quantiles, Row, Workload};
+use crate::recommend::axes::{AXES, Point};
+use crate::recommend::choice::Choice;
+use crate::recommend::measure::Metric;
 use crate::recommend::published::blank_cell;
-use crate::recommend::{AXES, Choice, Metric, Outcome, Point, Source};
+use crate::recommend::{Outcome, Source};
 
 #[derive(Deserialize)]
 struct Questions {
@@ -206,7 +209,8 @@ fn the_command_of_a_refusal_can_be_run_and_measures_the_point() {
         .filter_map(|pair| pair[1].split_once('='))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    let cells = crate::scenario::cells(&root.join(words[3]), &sets).expect("it is a scenario");
+    let scenario = crate::scenario::read(&root.join(words[3]), &sets, None);
+    let cells = scenario.expect("it is a scenario").cells;
     assert_eq!(cells.len(), 3 * 7, "three repeats of seven ways");
     let query = query(flags);
     for cell in &cells {
