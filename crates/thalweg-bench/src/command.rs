@@ -178,29 +178,24 @@ pub enum SimCommand {
 /// Runs the command; results go to `out`, everything else to standard error.
 pub fn run(command: &BenchCommand, out: &mut dyn Write) -> io::Result<Outcome> {
     match command {
-        BenchCommand::Suite(args) if args.install && !nest::is_restarted() => {
-            doctor::install(&mut io::stderr())?;
-            run(
-                &BenchCommand::Suite(SuiteArgs {
-                    install: false,
-                    ..args.clone()
-                }),
-                out,
-            )
+        BenchCommand::Suite(args) => {
+            if args.install && !nest::is_restarted() {
+                doctor::install(&mut io::stderr())?;
+            }
+            match args.suite {
+                Suite::E2d | Suite::E5 if args.counting.count_system_calls.is_some() => Err(
+                    io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"),
+                ),
+                Suite::All => studies::all::run(args, out),
+                suite => match Study::of(&word(suite)) {
+                    Some(study) => studies::suite::run(study, args, out),
+                    None => Err(io::Error::other(format!(
+                        "there is no study {}",
+                        word(suite)
+                    ))),
+                },
+            }
         }
-        BenchCommand::Suite(args) => match args.suite {
-            Suite::E2d | Suite::E5 if args.counting.count_system_calls.is_some() => Err(
-                io::Error::other("system calls are counted in E1 to E4, and not in E2d and E5"),
-            ),
-            Suite::All => studies::all::run(args, out),
-            suite => match Study::of(&word(suite)) {
-                Some(study) => studies::suite::run(study, args, out),
-                None => Err(io::Error::other(format!(
-                    "there is no study {}",
-                    word(suite)
-                ))),
-            },
-        },
         BenchCommand::Run(args) => scenario::run(args, false, out),
         BenchCommand::Sweep(args) => scenario::run(args, true, out),
         BenchCommand::Saturate(args) => saturate::run(args, out),

@@ -249,7 +249,8 @@ fn swallow(
 ) -> io::Result<()> {
     let (mut first, mut answer) = ([0; 4096], Vec::new());
     let count = stream.read(&mut first)?;
-    Mqtt::default().take(first.get(..count).unwrap_or_default(), &mut answer);
+    let hello = first.get(..count).unwrap_or_default();
+    Mqtt::default().take(hello, &mut answer, &mut 0);
     stream.write_all(&answer)?;
     let socket = socket2::SockRef::from(&stream);
     let mut room = vec![MaybeUninit::uninit(); SWALLOWED];

@@ -159,7 +159,11 @@ impl Schedule {
     }
 
     fn until(end: u64, items: impl Iterator<Item = Item> + Send + 'static) -> Schedule {
-        let mut items = Box::new(items.take_while(move |item| item.at < end));
+        Schedule::of(items.take_while(move |item| item.at < end))
+    }
+
+    fn of(items: impl Iterator<Item = Item> + Send + 'static) -> Schedule {
+        let mut items = Box::new(items);
         let next = items.next();
         Schedule { items, next }
     }
@@ -167,11 +171,7 @@ impl Schedule {
     /// Only the first so many.
     #[must_use]
     pub fn at_most(self, count: u64) -> Schedule {
-        // One of them is drawn already.
-        let rest = count.saturating_sub(1).try_into().unwrap_or(usize::MAX);
-        let next = self.next.filter(|_| count > 0);
-        let items = Box::new(self.items.take(if count > 0 { rest } else { 0 }));
-        Schedule { items, next }
+        Schedule::of(self.take(count.try_into().unwrap_or(usize::MAX)))
     }
 
     /// When the next one is due.
@@ -259,14 +259,23 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_flow_have_no_gaps_whatever_the_arrivals_are() {
+    fn flows_have_no_gaps_a_seed_names_a_schedule_and_it_may_end_by_number() {
         for arrivals in [Arrivals::Periodic, Arrivals::Poisson, Arrivals::Burst] {
-            let mut next = [0; 5];
-            for item in open(20.0, 5, arrivals, 3, 10) {
+            let of_seed = |seed| open(20.0, 5, arrivals, seed, 10);
+            let (all, mut next) = (of_seed(3), [0; 5]);
+            for item in &all {
                 assert_eq!(item.seq, next[item.flow as usize]);
                 next[item.flow as usize] += 1;
             }
             assert!(next.iter().all(|count| *count > 100), "{next:?}");
+            assert_eq!(all, of_seed(3), "{arrivals:?}");
+            assert_eq!(all == of_seed(4), arrivals == Arrivals::Burst);
+            for count in [0, 1, 2, 50, 1_000_000] {
+                let sizes = Sizes::Fixed(60);
+                let schedule = Schedule::open(20.0, 5, arrivals, sizes, 3, 10 * SECOND);
+                let some: Vec<Item> = schedule.at_most(count).collect();
+                assert_eq!(some, all[..all.len().min(count as usize)]);
+            }
         }
     }
 
@@ -297,25 +306,6 @@ mod tests {
                 .all(|burst| burst.iter().all(|at| *at == burst[0]))
         );
         assert_eq!(times[59], 5 * SECOND / 2);
-    }
-
-    #[test]
-    fn a_seed_names_a_schedule() {
-        let of_seed = |seed| open(5.0, 3, Arrivals::Poisson, seed, 20);
-        assert_eq!(of_seed(4), of_seed(4));
-        assert_ne!(of_seed(4), of_seed(5));
-    }
-
-    #[test]
-    fn a_schedule_may_end_by_number() {
-        let schedule =
-            || Schedule::open(10.0, 3, Arrivals::Poisson, Sizes::Fixed(60), 4, 20 * SECOND);
-        let all: Vec<Item> = schedule().collect();
-        for count in [0, 1, 2, 50] {
-            let some: Vec<Item> = schedule().at_most(count).collect();
-            assert_eq!(some, all[..count as usize]);
-        }
-        assert_eq!(schedule().at_most(1_000_000).count(), all.len());
     }
 
     #[test]

@@ -8,35 +8,37 @@ use serde_json::json;
 
 use super::flow::{leg, outcome};
 use super::say::Say;
-use crate::cell::Driver;
+use crate::cell::Cell;
 use crate::command::Outcome;
 use crate::drivers::{self, Job};
 use crate::load::{Gave, SECOND, clock};
 
 /// Publishes what is received, to the same flow, until `count`, until `until`, or until `stop`.
 pub fn run(
-    driver: Driver,
+    cell: &Cell,
     job: &Job,
     count: Option<u64>,
-    lasts: u64,
     say: &mut Say<'_>,
     stop: &AtomicBool,
 ) -> io::Result<Outcome> {
-    let mut publisher = drivers::publisher(driver, job).map_err(io::Error::other)?;
-    let mut subscriber = drivers::subscriber(driver, job).map_err(io::Error::other)?;
+    let mut publisher = drivers::publisher(cell.driver, job).map_err(io::Error::other)?;
+    let mut subscriber = drivers::subscriber(cell.driver, job).map_err(io::Error::other)?;
     let receives = format!("{} by {}", job.subscribe_at, leg(&job.subscribe));
     let publishes = format!("{} by {}", job.publish_at, leg(&job.publish));
-    say.settings(&[
-        ("driver", json!(driver)),
-        ("receives", json!(receives)),
-        ("filters", json!(job.subscribe_topic(0))),
-        ("publishes", json!(publishes)),
-        ("topics", json!(job.publish_topic(0))),
-        ("flows", json!(job.flows)),
-    ])?;
+    say.line(
+        "settings",
+        &[
+            ("driver", json!(cell.driver)),
+            ("receives", json!(receives)),
+            ("filters", json!(job.subscribe_topic(0))),
+            ("publishes", json!(publishes)),
+            ("topics", json!(job.publish_topic(0))),
+            ("flows", json!(job.flows)),
+        ],
+    )?;
     clock::be_exact();
     let begun = clock::now();
-    let end = begun.saturating_add(lasts);
+    let end = begun.saturating_add(cell.phases.measure_ns);
     let mut next = begun + SECOND;
     let (mut received, mut answered, mut strangers, mut before) = (0, 0, 0, (0, 0));
     let mut waiting: VecDeque<(u32, Vec<u8>)> = VecDeque::new();
@@ -68,12 +70,15 @@ pub fn run(
         let turned = publisher.turn(0, false, &mut |_| {});
         turned.map_err(io::Error::other)?;
         if clock::now() >= next {
-            say.second(&[
-                ("s", json!((next - begun) / SECOND)),
-                ("received", json!(received - before.0)),
-                ("answered", json!(answered - before.1)),
-                ("waiting", json!(waiting.len())),
-            ])?;
+            say.line(
+                "second",
+                &[
+                    ("s", json!((next - begun) / SECOND)),
+                    ("received", json!(received - before.0)),
+                    ("answered", json!(answered - before.1)),
+                    ("waiting", json!(waiting.len())),
+                ],
+            )?;
             before = (received, answered);
             next += SECOND;
         }
@@ -88,13 +93,16 @@ pub fn run(
         0 => 0,
         _ => publisher.unacknowledged(),
     };
-    say.end(&[
-        ("received", json!(received)),
-        ("answered", json!(answered)),
-        ("unacknowledged", json!(unacknowledged)),
-        ("of_others", json!(strangers)),
-        ("seconds", json!((clock::now() - begun) as f64 / 1e9)),
-    ])?;
+    say.line(
+        "summary",
+        &[
+            ("received", json!(received)),
+            ("answered", json!(answered)),
+            ("unacknowledged", json!(unacknowledged)),
+            ("of_others", json!(strangers)),
+            ("seconds", json!((clock::now() - begun) as f64 / 1e9)),
+        ],
+    )?;
     Ok(outcome(stop))
 }
 

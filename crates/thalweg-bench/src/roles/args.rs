@@ -266,7 +266,7 @@ fn mqtt_version(text: &str) -> Result<u8, String> {
 }
 
 /// Nanoseconds; half of what there is, so that something can be added.
-pub const FOR_EVER: u64 = u64::MAX / 2;
+const FOR_EVER: u64 = u64::MAX / 2;
 /// For what is under way when a role ends.
 const DRAIN: u64 = 5_000_000_000;
 

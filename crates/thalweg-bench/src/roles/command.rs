@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use thalweg_client::BrokerUrl;
 
 use super::answer;
-use super::args::{FOR_EVER, PingArgs, PongArgs, PubArgs, RelayArgs, RoleArgs, SubArgs};
+use super::args::{PingArgs, PongArgs, PubArgs, RelayArgs, RoleArgs, SubArgs};
 use super::flow;
 use super::say::{Roles, Say};
 use crate::cell::{Cell, Load};
@@ -96,10 +96,7 @@ fn begin(
 /// Begins what sends what it receives.
 fn answers(role: &RoleArgs, cell: &Cell, job: &Job, out: &mut dyn Write) -> io::Result<Outcome> {
     let mut say = Say::new(out, role.json, role.quiet);
-    let lasts = role
-        .duration
-        .map_or(FOR_EVER, |duration| duration.as_nanos() as u64);
-    answer::run(cell.driver, job, role.count, lasts, &mut say, &stopper())
+    answer::run(cell, job, role.count, &mut say, &stopper())
 }
 
 /// The load of who sends nothing by itself: that it is said to be open decides only about connections.

@@ -32,7 +32,7 @@ pub fn run(
     let mut subscriber = subscriber.transpose().map_err(io::Error::other)?;
     let publisher = (roles.sends).then(|| drivers::publisher(cell.driver, job));
     let mut publisher = publisher.transpose().map_err(io::Error::other)?;
-    say.settings(&settings(cell, job, roles))?;
+    say.line("settings", &settings(cell, job, roles))?;
 
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
     let shared = Shared::new(&plan, job.run, job.copies, times);
@@ -77,7 +77,7 @@ pub fn run(
             if now >= next {
                 let line = progress().line((now - times.begin) / SECOND, roles, &mut before);
                 // What cannot be printed any more ends nothing by itself: a closed pipe is told at the end.
-                let _ = say.second(&line);
+                let _ = say.line("second", &line);
                 next += SECOND;
             }
             let is_through = match (roles.sends, roles.receives) {

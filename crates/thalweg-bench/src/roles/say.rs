@@ -19,29 +19,11 @@ impl<'a> Say<'a> {
         Say { out, json, quiet }
     }
 
-    /// What is really done.
-    pub fn settings(&mut self, settings: &[Named]) -> io::Result<()> {
-        if self.quiet {
-            Ok(())
-        } else {
-            self.line("settings", settings)
+    /// A line: `settings` (what is really done), each `second`, and the `summary` of a role that has no row.
+    pub fn line(&mut self, what: &str, values: &[Named]) -> io::Result<()> {
+        if self.quiet && what != "summary" {
+            return Ok(());
         }
-    }
-
-    pub fn second(&mut self, values: &[Named]) -> io::Result<()> {
-        if self.quiet {
-            Ok(())
-        } else {
-            self.line("second", values)
-        }
-    }
-
-    /// The end of a role that has no row.
-    pub fn end(&mut self, values: &[Named]) -> io::Result<()> {
-        self.line("summary", values)
-    }
-
-    fn line(&mut self, what: &str, values: &[Named]) -> io::Result<()> {
         match self.json {
             true => writeln!(self.out, "{}", json!({ what: object(values) })),
             false => writeln!(self.out, "{}", words(values)),
@@ -152,8 +134,10 @@ mod tests {
     fn json_is_one_object_a_line() {
         let mut out = Vec::new();
         let mut say = Say::new(&mut out, true, false);
-        say.settings(&[("rate", json!(1))]).expect("a Vec takes it");
-        say.second(&[("sent", json!(1))]).expect("a Vec takes it");
+        say.line("settings", &[("rate", json!(1))])
+            .expect("a Vec takes it");
+        say.line("second", &[("sent", json!(1))])
+            .expect("a Vec takes it");
         let (sends, receives) = (true, true);
         let summary = say.summary(&Row::blank(Standing::Valid), Roles { sends, receives });
         summary.expect("a Vec takes it");

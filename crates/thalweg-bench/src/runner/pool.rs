@@ -157,66 +157,35 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
-    use crate::cell::{Cell, Measured, Standing};
-    use crate::studies::plan::{self, Budget};
-
-    fn cells(count: u32) -> Vec<Cell> {
-        let mut plan = plan::Plan::new(Budget::Quick, 1);
-        plan::cell("E9", "thalweg", plan::mqtt(0)).repeats(count, &mut plan);
-        plan.cells
-    }
-
-    fn nothing() -> Measured {
-        Measured::nothing(Standing::Valid)
-    }
 
     #[test]
-    fn every_cell_is_measured_once_and_some_at_the_same_time() {
-        let all = cells(8);
-        // A barrier of two: this ends only if two are measured side by side.
-        let barrier = Barrier::new(2);
+    fn some_are_measured_at_the_same_time_or_one_after_the_other_until_told() {
+        let cells: Vec<u32> = (0..8).collect();
+        let (stop, barrier) = (AtomicBool::new(false), Barrier::new(2));
         let mut taken = Vec::new();
-        let measure = |_: &Cell| {
-            barrier.wait();
-            nothing()
-        };
-        let room = Room {
+        let abreast = Room {
             abreast: 2,
             busy_max: f64::INFINITY,
         };
-        drive(
-            &all,
-            room,
-            &AtomicBool::new(false),
-            &measure,
-            &mut |cell, _| {
-                taken.push(cell.repeat);
-                true
-            },
-        );
-        taken.sort_unstable();
-        assert_eq!(taken, (0..8).collect::<Vec<_>>());
-    }
-
-    #[test]
-    #[should_panic(expected = "a scoped thread panicked")]
-    fn a_measurement_that_panics_leaves_its_place() {
-        let measure = |cell: &Cell| assert!(cell.repeat > 0, "for the test");
-        let stop = AtomicBool::new(false);
-        drive(&cells(3), Room::ALONE, &stop, &measure, &mut |_, ()| true);
-    }
-
-    #[test]
-    fn one_after_the_other_keeps_the_order_and_ends_when_told() {
-        let (all, stop) = (cells(5), AtomicBool::new(false));
-        let mut taken = Vec::new();
-        drive(&all, Room::ALONE, &stop, &|_| nothing(), &mut |cell, _| {
-            taken.push(cell.repeat);
-            taken.len() < 3
+        // A barrier of two: this ends only if two are measured side by side.
+        let meet = |_: &u32| {
+            barrier.wait();
+        };
+        drive(&cells, abreast, &stop, &meet, &mut |cell, ()| {
+            taken.push(*cell);
+            true
         });
+        taken.sort_unstable();
+        assert_eq!(taken, cells);
+        taken.clear();
+        let alone = &mut |cell: &u32, ()| {
+            taken.push(*cell);
+            taken.len() < 3
+        };
+        drive(&cells, Room::ALONE, &stop, &|_| (), alone);
         assert_eq!(taken, [0, 1, 2]);
         stop.store(true, Ordering::Relaxed);
-        drive(&all, Room::ALONE, &stop, &|_| nothing(), &mut |_, _| {
+        drive(&cells, Room::ALONE, &stop, &|_| (), &mut |_, ()| {
             panic!("it was stopped")
         });
     }

@@ -126,9 +126,7 @@ fn search(
         start: rate * f64::from(point.load.flows()),
         most: args.most,
         tolerance: args.tol,
-        confirmations: CONFIRMATIONS,
         loss: args.loss.unwrap_or(lossless),
-        slope: SLOPE_MAX,
         p99_us: args.p99.map(|nanos| nanos as f64 / 1e3),
     });
     for number in 0.. {
@@ -200,10 +198,9 @@ fn table(found: &[(String, Found)], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn told(name: &str, found: &Found) -> Value {
-    json!({
-        "point": name, "sustained_per_s": found.sustained, "partial_drop_per_s": found.partial_drop,
-        "peak_delivered_per_s": found.peak_delivered, "limit": found.limit, "trials": found.trials,
-    })
+    let mut told = json!(found);
+    told["point"] = json!(name);
+    told
 }
 
 fn loss(text: &str) -> Result<f64, String> {
@@ -217,20 +214,17 @@ fn tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Long trials that have to pass.
-const CONFIRMATIONS: u32 = 3;
 /// Where a flood begins, messages a second of each flow.
 const START: f64 = 10.0;
 /// Losses of at most once that pass.
 const BEST_EFFORT: f64 = 0.001;
-/// Growth of the backlog that passes.
-const SLOPE_MAX: f64 = 0.005;
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::sync::atomic::AtomicUsize;
 
+    use super::super::search::CONFIRMATIONS;
     use super::*;
     use crate::cell::{Measured, Second};
     use crate::results::tests::{Folder, measured};

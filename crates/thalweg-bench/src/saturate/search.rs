@@ -7,6 +7,8 @@
 //! A short trial that fails is tried once more before it counts: one hiccup must not end a ramp. So is a long one that is not
 //! valid: that says something of the machine and nothing of the broker. What must not pass by chance is decided by long ones.
 
+use serde::Serialize;
+
 /// What the search is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
@@ -15,12 +17,8 @@ pub struct Goal {
     pub most: f64,
     /// Ratio of neighbours at the end, less one: 0.03.
     pub tolerance: f64,
-    /// Long trials that have to pass.
-    pub confirmations: u32,
     /// Losses that pass, a part of one.
     pub loss: f64,
-    /// Growth of the backlog that passes, a part of the rate: 0.005.
-    pub slope: f64,
     /// 99th percentile that passes, microseconds.
     pub p99_us: Option<f64>,
 }
@@ -56,7 +54,7 @@ impl Goal {
         if shown.loss > self.loss {
             return Some("loss");
         }
-        if shown.slope > self.slope {
+        if shown.slope > SLOPE_MAX {
             return Some("backlog");
         }
         self.p99_us
@@ -77,13 +75,16 @@ pub enum Step {
     End(Found),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Found {
     /// Highest rate that passed all confirmations; none if nothing did.
+    #[serde(rename = "sustained_per_s")]
     pub sustained: Option<f64>,
     /// Highest offered rate of a valid trial with at most 0.5 % lost, whatever else; none if all lost more.
+    #[serde(rename = "partial_drop_per_s")]
     pub partial_drop: Option<f64>,
     /// Most that was delivered a second in any trial: also when far too much was offered.
+    #[serde(rename = "peak_delivered_per_s")]
     pub peak_delivered: f64,
     /// What stopped it: `loss`, `backlog`, `held back` (the broker did not take it), `p99`, `not valid` (the generator was the limit: the broker can do more) or `most`.
     pub limit: &'static str,
@@ -179,7 +180,7 @@ impl Search {
                     _ => Stage::Seek,
                 }
             }
-            (Stage::Confirm(rate, passed, _), true) if passed + 1 >= self.goal.confirmations => {
+            (Stage::Confirm(rate, passed, _), true) if passed + 1 >= CONFIRMATIONS => {
                 Stage::Over(Some(rate))
             }
             (Stage::Confirm(rate, passed, steps), true) => Stage::Confirm(rate, passed + 1, steps),
@@ -205,6 +206,10 @@ impl Search {
     }
 }
 
+/// Long trials that have to pass.
+pub const CONFIRMATIONS: u32 = 3;
+/// Growth of the backlog that passes, a part of the rate.
+const SLOPE_MAX: f64 = 0.005;
 /// How a trial that does not count is called.
 pub const NOT_VALID: &str = "not valid";
 /// The broker did not take what was to be sent.
@@ -225,9 +230,7 @@ mod tests {
         start: 100.0,
         most: 1e7,
         tolerance: 0.03,
-        confirmations: 3,
         loss: 0.001,
-        slope: 0.005,
         p99_us: None,
     };
 

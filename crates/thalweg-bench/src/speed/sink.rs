@@ -14,11 +14,9 @@ use serde_json::{Value, json};
 
 /// A protocol's other end on a stream, as far as a publisher needs one.
 pub trait Sink {
-    /// Takes whole frames off the beginning of `input`, appends what is to be said; returns how many bytes it took, or
-    /// None when the connection is over.
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Option<usize>;
-
-    fn messages(&self) -> u64;
+    /// Takes whole frames off the beginning of `input`, appends what is to be said, counts messages; returns how many bytes
+    /// it took, or None when the connection is over.
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, messages: &mut u64) -> Option<usize>;
 }
 
 #[derive(Debug, Default)]
@@ -69,16 +67,18 @@ pub fn serve<S: Sink>(
 fn connection<S: Sink>(mut stream: TcpStream, mut sink: S, clock: &mut Clock) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut buffer, mut filled, mut out) = (vec![0; BUFFER], 0, Vec::new());
+    let mut messages = 0;
     loop {
         let room = buffer.get_mut(filled..).unwrap_or_default();
         match stream.read(room)? {
             0 => return Ok(()),
             read => filled += read,
         }
-        let taken = sink.take(buffer.get(..filled).unwrap_or_default(), &mut out);
+        let input = buffer.get(..filled).unwrap_or_default();
+        let taken = sink.take(input, &mut out, &mut messages);
         stream.write_all(&out)?;
         out.clear();
-        clock.at(sink.messages());
+        clock.at(messages);
         let Some(taken) = taken else { return Ok(()) };
         buffer.copy_within(taken..filled, 0);
         filled -= taken;

@@ -5,12 +5,11 @@ use super::sink::Sink;
 /// MQTT 3.1.1 and 5: QoS 0 and 1.
 #[derive(Debug, Default)]
 pub struct Mqtt {
-    messages: u64,
     is_five: bool,
 }
 
 impl Sink for Mqtt {
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, messages: &mut u64) -> Option<usize> {
         let mut taken = 0;
         while let Some((first, body, length)) = packet(input.get(taken..)?) {
             taken += length;
@@ -24,7 +23,7 @@ impl Sink for Mqtt {
                     }
                 }
                 3 => {
-                    self.messages += 1;
+                    *messages += 1;
                     if first & 0b110 == 0b010 {
                         let topic = usize::from(u16::from_be_bytes(*body.first_chunk()?));
                         let [high, low] = body.get(2 + topic..)?.first_chunk()?;
@@ -45,10 +44,6 @@ impl Sink for Mqtt {
         }
         Some(taken)
     }
-
-    fn messages(&self) -> u64 {
-        self.messages
-    }
 }
 
 /// First byte, body and whole length of the packet at the beginning.
@@ -68,7 +63,6 @@ fn packet(input: &[u8]) -> Option<(u8, &[u8], usize)> {
 /// AMQP 0-9-1: any login, any queue, publisher confirms.
 #[derive(Debug, Default)]
 pub struct Amqp {
-    messages: u64,
     greeted: bool,
     /// Bytes of the body of a message that are still to come.
     missing: u64,
@@ -76,7 +70,7 @@ pub struct Amqp {
 }
 
 impl Sink for Amqp {
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, messages: &mut u64) -> Option<usize> {
         let mut taken = 0;
         if !self.greeted {
             if input.len() < 8 {
@@ -92,7 +86,7 @@ impl Sink for Amqp {
             }
             frame(0, &start, out);
         }
-        let before = self.messages;
+        let before = *messages;
         let mut channel_of_confirm = 0;
         while let Some((kind, channel, body, length)) = amqp_frame(input.get(taken..)?) {
             taken += length;
@@ -110,21 +104,17 @@ impl Sink for Amqp {
                 3 => self.missing = self.missing.saturating_sub(body.len() as u64),
                 _ => continue,
             }
-            self.messages += u64::from(self.missing == 0);
+            *messages += u64::from(self.missing == 0);
             channel_of_confirm = channel;
         }
-        if self.confirms && self.messages > before {
+        if self.confirms && *messages > before {
             // Basic.Ack of everything so far.
             let mut ack = vec![0, 60, 0, 80];
-            ack.extend_from_slice(&self.messages.to_be_bytes());
+            ack.extend_from_slice(&messages.to_be_bytes());
             ack.push(1);
             frame(channel_of_confirm, &ack, out);
         }
         Some(taken)
-    }
-
-    fn messages(&self) -> u64 {
-        self.messages
     }
 }
 
@@ -179,12 +169,10 @@ fn frame(channel: u16, body: &[u8], out: &mut Vec<u8>) {
 
 /// STOMP 1.2: any login, receipts.
 #[derive(Debug, Default)]
-pub struct Stomp {
-    messages: u64,
-}
+pub struct Stomp;
 
 impl Sink for Stomp {
-    fn take(&mut self, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    fn take(&mut self, input: &[u8], out: &mut Vec<u8>, messages: &mut u64) -> Option<usize> {
         let mut taken = 0;
         loop {
             let rest = input.get(taken..)?;
@@ -215,7 +203,7 @@ impl Sink for Stomp {
                 b"CONNECT" | b"STOMP" => {
                     out.extend_from_slice(b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0")
                 }
-                b"SEND" => self.messages += 1,
+                b"SEND" => *messages += 1,
                 _ => {}
             }
             if let Some(receipt) = header(b"receipt") {
@@ -227,10 +215,6 @@ impl Sink for Stomp {
                 return None;
             }
         }
-    }
-
-    fn messages(&self) -> u64 {
-        self.messages
     }
 }
 
@@ -263,26 +247,29 @@ mod tests {
 
     #[test]
     fn mqtt_is_acknowledged_packet_by_packet() {
-        let (mut sink, mut out) = (Mqtt::default(), Vec::new());
+        let (mut sink, mut out, mut count) = (Mqtt::default(), Vec::new(), 0);
         let connect = [0x10, 13, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60, 0, 0, 0];
         let publish = [0x32, 7, 0, 1, b't', 1, 2, 0, b'x'];
         let mut input = [&connect[..], &publish, &[0x30, 5]].concat();
         assert_eq!(
-            sink.take(&input, &mut out),
+            sink.take(&input, &mut out, &mut count),
             Some(input.len() - 2),
             "a torn packet waits"
         );
         assert_eq!(out, [0x20, 3, 0, 0, 0, 0x40, 2, 1, 2]);
         input = vec![0x30, 5, 0, 1, b't', 0, b'x', 0xe0, 0];
         out.clear();
-        assert_eq!(sink.take(&input, &mut out), None);
-        assert_eq!((sink.messages(), out.len()), (2, 0));
+        assert_eq!(sink.take(&input, &mut out, &mut count), None);
+        assert_eq!((count, out.len()), (2, 0));
     }
 
     #[test]
     fn amqp_is_confirmed_at_once_for_all_that_came() {
-        let (mut sink, mut out) = (Amqp::default(), Vec::new());
-        assert_eq!(sink.take(b"AMQP\0\0\x09\x01", &mut out), Some(8));
+        let (mut sink, mut out, mut count) = (Amqp::default(), Vec::new(), 0);
+        assert_eq!(
+            sink.take(b"AMQP\0\0\x09\x01", &mut out, &mut count),
+            Some(8)
+        );
         assert_eq!(out.get(7..11), Some(&[0, 10, 0, 10][..]));
         let mut input = Vec::new();
         frame(1, &[0, 85, 0, 10, 0], &mut input);
@@ -294,8 +281,8 @@ mod tests {
             input.extend_from_slice(&[3, 0, 1, 0, 0, 0, 2, b'h', b'i', 0xce]);
         }
         out.clear();
-        assert_eq!(sink.take(&input, &mut out), Some(input.len()));
-        assert_eq!(sink.messages(), 3);
+        assert_eq!(sink.take(&input, &mut out, &mut count), Some(input.len()));
+        assert_eq!(count, 3);
         let mut wanted = Vec::new();
         frame(1, &[0, 85, 0, 11], &mut wanted);
         frame(1, &[0, 60, 0, 80, 0, 0, 0, 0, 0, 0, 0, 3, 1], &mut wanted);
@@ -304,11 +291,11 @@ mod tests {
 
     #[test]
     fn stomp_gives_receipts() {
-        let (mut sink, mut out) = (Stomp::default(), Vec::new());
+        let (mut out, mut count) = (Vec::new(), 0);
         let input =
             b"CONNECT\naccept-version:1.2\n\n\0\nSEND\ndestination:/a\ncontent-length:3\nreceipt:7\n\na\0b\0SEND\n\nx";
-        assert_eq!(sink.take(input, &mut out), Some(input.len() - 7));
-        assert_eq!(sink.messages(), 1);
+        let taken = Stomp.take(input, &mut out, &mut count);
+        assert_eq!((taken, count), (Some(input.len() - 7), 1));
         assert!(out.ends_with(b"RECEIPT\nreceipt-id:7\n\n\0"), "{out:?}");
     }
 

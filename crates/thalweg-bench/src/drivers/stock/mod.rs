@@ -134,12 +134,11 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Whether all of some messages go through a broker; says so if something is not installed.
-    fn goes_through(system: &str, protocol: Protocol, qos: u8) {
-        goes_through_by(Driver::Stock, system, protocol, qos);
-    }
+    use Driver::{Common, Stock};
+    use Protocol::{Amqp, Coap, Dds, Mqtt, Stomp, Xmpp, Zmtp};
 
-    fn goes_through_by(driver: Driver, system: &str, protocol: Protocol, qos: u8) {
+    /// Whether all of some messages go through a broker; says so if something is not installed.
+    fn goes_through(driver: Driver, system: &str, protocol: Protocol, qos: u8) {
         let mut cell = frames::cell(system, protocol, qos);
         cell.link.namespaces = false;
         cell.driver = driver;
@@ -157,7 +156,7 @@ mod tests {
         };
         (cell.publish.window, cell.subscribe.window) = (20, 20);
         let row = trial::run(&cell, &AtomicBool::new(false)).row;
-        let what = format!("{system} {protocol:?} QoS {qos}");
+        let what = format!("{driver:?} {system} {protocol:?} QoS {qos}");
         match &row.standing {
             Standing::Absent(install) => println!("skipped: {what}: {install}"),
             // How well this machine keeps times is not the question here.
@@ -170,63 +169,43 @@ mod tests {
     }
 
     #[test]
-    fn stock_clients_publish_and_receive_where_they_are() {
-        for (system, protocol, levels) in [
-            ("zmq-proxy", Protocol::Zmtp, &[0][..]),
-            ("zmq-peers", Protocol::Zmtp, &[0]),
-            ("thalweg", Protocol::Zmtp, &[0]),
-            ("cyclonedds", Protocol::Dds, &[0, 1]),
+    fn clients_publish_and_receive_where_they_are() {
+        for (driver, system, protocol, levels) in [
+            (Stock, "zmq-proxy", Zmtp, &[0][..]),
+            (Stock, "zmq-peers", Zmtp, &[0]),
+            (Stock, "thalweg", Zmtp, &[0]),
+            (Stock, "cyclonedds", Dds, &[0, 1]),
             // Skipped by a broker that was built without.
-            ("thalweg", Protocol::Dds, &[0, 1]),
-            ("thalweg", Protocol::Xmpp, &[0, 1]),
-            ("mosquitto", Protocol::Mqtt, &[0, 1, 2]),
+            (Stock, "thalweg", Dds, &[0, 1]),
+            (Stock, "thalweg", Xmpp, &[0, 1]),
+            (Common, "thalweg", Xmpp, &[0, 1]),
+            (Stock, "mosquitto", Mqtt, &[0, 1, 2]),
         ] {
             for qos in levels {
-                goes_through(system, protocol, *qos);
+                goes_through(driver, system, protocol, *qos);
             }
         }
     }
 
     #[test]
-    #[ignore = "ejabberd takes ten seconds, each time"]
-    fn the_stock_client_of_xmpp_goes_through_ejabberd() {
-        for qos in [0, 1] {
-            goes_through("ejabberd", Protocol::Xmpp, qos);
-        }
-    }
-
-    #[test]
-    fn the_common_client_goes_through_our_xmpp() {
-        for qos in [0, 1] {
-            goes_through_by(Driver::Common, "thalweg", Protocol::Xmpp, qos);
-        }
-    }
-
-    #[test]
-    #[ignore = "ejabberd takes ten seconds, each time"]
-    fn the_common_client_goes_through_ejabberd() {
-        for qos in [0, 1] {
-            goes_through_by(Driver::Common, "ejabberd", Protocol::Xmpp, qos);
-        }
-    }
-
-    #[test]
-    #[ignore = "needs THALWEG_BIN, RabbitMQ and a minute"]
-    fn every_stock_client_goes_through_every_broker_of_its_protocol() {
-        for qos in [0, 1] {
-            for protocol in [
-                Protocol::Mqtt,
-                Protocol::Amqp,
-                Protocol::Stomp,
-                Protocol::Coap,
-            ] {
-                goes_through("thalweg", protocol, qos);
+    #[ignore = "needs THALWEG_BIN, RabbitMQ, ejabberd and two minutes"]
+    fn clients_go_through_every_broker_of_their_protocol() {
+        for (driver, system, protocol, levels) in [
+            (Stock, "thalweg", Mqtt, &[0, 1][..]),
+            (Stock, "thalweg", Amqp, &[0, 1]),
+            (Stock, "thalweg", Stomp, &[0, 1]),
+            (Stock, "thalweg", Coap, &[0, 1]),
+            (Stock, "libcoap", Coap, &[0, 1]),
+            (Stock, "nats", Mqtt, &[0, 1]),
+            (Stock, "rabbitmq", Amqp, &[1]),
+            (Stock, "rabbitmq", Stomp, &[1]),
+            (Stock, "rabbitmq", Mqtt, &[1]),
+            (Stock, "ejabberd", Xmpp, &[0, 1]),
+            (Common, "ejabberd", Xmpp, &[0, 1]),
+        ] {
+            for qos in levels {
+                goes_through(driver, system, protocol, *qos);
             }
-            goes_through("libcoap", Protocol::Coap, qos);
-            goes_through("nats", Protocol::Mqtt, qos);
-        }
-        for protocol in [Protocol::Amqp, Protocol::Stomp, Protocol::Mqtt] {
-            goes_through("rabbitmq", protocol, 1);
         }
     }
 }
