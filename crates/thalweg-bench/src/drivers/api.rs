@@ -393,9 +393,10 @@ pub fn client(
     role: &str,
     number: u32,
 ) -> Result<Client, Fault> {
-    let client = connect(builder(job, leg, role, number)?, job, leg, at)?;
-    up(&client, leg.protocol)?;
-    Ok(client)
+    up(
+        connect(builder(job, leg, role, number)?, job, leg, at)?,
+        leg,
+    )
 }
 
 /// Connects the client of the flows from this one on: alarms have a listener and a class of their own.
@@ -411,9 +412,7 @@ fn client_of_flows(
         return client(job, leg, at, role, number);
     };
     let builder = builder(job, leg, role, number)?.dscp(ALARM_CLASS);
-    let client = connect(builder, job, leg, at)?;
-    up(&client, leg.protocol)?;
-    Ok(client)
+    up(connect(builder, job, leg, at)?, leg)
 }
 
 /// A client that is not connected yet.
@@ -461,15 +460,15 @@ pub fn connect(
 }
 
 /// Waits until it is connected, so that nothing of that falls into the trial. CoAP over UDP has no connection.
-fn up(client: &Client, protocol: Protocol) -> Result<(), Fault> {
-    if protocol == Protocol::Coap {
-        return Ok(());
+fn up(client: Client, leg: &Leg) -> Result<Client, Fault> {
+    if leg.protocol == Protocol::Coap {
+        return Ok(client);
     }
     let end = clock::now() + ANSWERED_WITHIN.as_nanos() as u64;
     loop {
         let status = client.status().map_err(|error| error.to_string())?;
         if status.lanes.iter().any(|lane| lane.connections > 0) {
-            return Ok(());
+            return Ok(client);
         }
         if clock::now() > end {
             let trouble = status.lanes.first().map(|lane| &*lane.trouble);

@@ -98,51 +98,43 @@ impl Drop for Place<'_> {
     }
 }
 
+/// What lets cells in.
 #[derive(Default)]
 struct Gate {
-    load: Load,
     /// When the last cell was let in.
     last: Option<Instant>,
+    /// When the load was looked at, and what this process and all that it has started had spent then.
+    looked: Option<(Instant, f64)>,
+    /// A part of all cores.
+    load: f64,
 }
 
 impl Gate {
     /// Whether a cell that needs so many places may begin beside what has taken some.
     fn admits(&mut self, room: Room, taken: usize, places: usize) -> bool {
         // What has just begun is not seen in the load yet.
-        let is_settled = || self.last.is_none_or(|last| last.elapsed() >= BETWEEN);
+        let is_settled = self.last.is_none_or(|last| last.elapsed() >= BETWEEN);
         let may = taken == 0
             || taken + places <= room.abreast
-                && is_settled()
-                && (room.busy_max.is_infinite() || self.load.part() < room.busy_max);
+                && is_settled
+                && (room.busy_max.is_infinite() || self.load() < room.busy_max);
         if may {
             self.last = Some(Instant::now());
         }
         may
     }
-}
 
-/// What this process and all that it has started take of all cores.
-#[derive(Debug, Default)]
-struct Load {
-    before: Option<(Instant, f64)>,
-    part: f64,
-}
-
-impl Load {
-    /// Over the last second or so.
-    fn part(&mut self) -> f64 {
+    /// The load of the last second or so.
+    fn load(&mut self) -> f64 {
         let now = Instant::now();
-        match self.before {
-            Some((at, spent)) if now - at >= SPAN => {
-                let more = family_cpu_s() - spent;
-                let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
-                self.part = (more / (now - at).as_secs_f64() / cores).max(0.0);
-                self.before = Some((now, spent + more));
-            }
-            Some(_) => {}
-            None => self.before = Some((now, family_cpu_s())),
+        let (at, spent) = *self.looked.get_or_insert_with(|| (now, family_cpu_s()));
+        if now - at >= SPAN {
+            let more = family_cpu_s() - spent;
+            let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+            self.load = (more / (now - at).as_secs_f64() / cores).max(0.0);
+            self.looked = Some((now, spent + more));
         }
-        self.part
+        self.load
     }
 }
 

@@ -280,41 +280,30 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_of_a_server_is_found() {
-        for seed in 0..8 {
+    fn the_capacity_of_a_server_is_found_or_where_its_99th_percentile_is_too_long() {
+        // p99 of M/D/1 in units of the service time: about 1 + 4.6 ρ/(2(1-ρ)); at 10 it is ρ = 0.8.
+        let p99_us = Some(10.0 * 1e6 / 2000.0);
+        for seed in 0..12 {
             let mut random = Random::new(seed);
-            let capacity = 500.0 * (1.0 + random.unit() * 20.0);
-            let found = search(GOAL, |rate, is_long| {
-                let seconds = if is_long { 20.0 } else { 4.0 };
-                server(capacity, 2000, rate, seconds, &mut random)
+            // At Poisson arrivals the backlog wanders: some percent below the capacity is what lasts.
+            let (p99_us, capacity, room, lasts, within, limits) = match seed {
+                0..8 => {
+                    let capacity = 500.0 * (1.0 + random.unit() * 20.0);
+                    (None, capacity, 2000, 20.0, 0.90..=1.01, ["backlog", "loss"])
+                }
+                _ => (p99_us, 2000.0, 100_000, 30.0, 0.70..=0.86, ["p99"; 2]),
+            };
+            let found = search(Goal { p99_us, ..GOAL }, |rate, is_long| {
+                let seconds = if is_long { lasts } else { lasts / 5.0 };
+                server(capacity, room, rate, seconds, &mut random)
             });
             let words = format!("seed {seed}: {found:?} of {capacity}");
             let sustained = found.sustained.expect("it has a capacity") / capacity;
             let peak = found.peak_delivered / capacity;
-            // At Poisson arrivals the backlog wanders: some percent below the capacity is what lasts.
-            assert!((0.90..=1.01).contains(&sustained), "{words}");
-            assert!((0.95..=1.05).contains(&peak), "{words}");
+            assert!(within.contains(&sustained), "{words}");
+            assert!((0.95..=1.05).contains(&peak) || p99_us.is_some(), "{words}");
             assert!(found.trials < 60, "{words}");
-            assert!(["backlog", "loss"].contains(&found.limit), "{words}");
-        }
-    }
-
-    #[test]
-    fn a_bound_of_the_99th_percentile_ends_it_earlier() {
-        // p99 of M/D/1 in units of the service time: about 1 + 4.6 ρ/(2(1-ρ)); at 10 it is ρ = 0.8.
-        let goal = Goal {
-            p99_us: Some(10.0 * 1e6 / 2000.0),
-            ..GOAL
-        };
-        for seed in 0..4 {
-            let mut random = Random::new(seed);
-            let found = search(goal, |rate, is_long| {
-                let seconds = if is_long { 30.0 } else { 5.0 };
-                server(2000.0, 100_000, rate, seconds, &mut random)
-            });
-            let load = found.sustained.expect("it has one") / 2000.0;
-            let is_right = (0.70..=0.86).contains(&load) && found.limit == "p99";
-            assert!(is_right, "seed {seed}: {load} {found:?}");
+            assert!(limits.contains(&found.limit), "{words}");
         }
     }
 

@@ -5,14 +5,13 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::mpsc;
 use std::thread;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde_json::Value;
-use thalweg_client::Reliability;
 
+use super::publish::{self, PublishArgs};
+use super::sink;
 use super::sinks::{Amqp, Mqtt, Stomp};
-use super::{publish, sink};
 use crate::command::Outcome;
-use crate::net::units;
 
 /// `thalweg bench speed …`
 #[derive(Debug, Subcommand)]
@@ -27,49 +26,14 @@ pub enum SpeedCommand {
         shift: u16,
     },
     /// Publish as fast as this client can, say how fast that was in a line of JSON
-    Publish {
-        /// Where, such as mqtt://127.0.0.1:11883
-        #[arg(value_name = "URL")]
-        url: String,
-        /// Number of messages to publish
-        #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-        messages: u64,
-        /// Size of each message's payload
-        #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "36B")]
-        payload: usize,
-        /// Over so many topics, in turn: CoAP has one confirmable message of a topic under way at a time
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000), default_value_t = 1)]
-        topics: u64,
-        /// Delivery class: acknowledged or not
-        #[arg(long, value_enum, default_value = "at-most-once")]
-        reliability: Surety,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Surety {
-    /// The broker does not acknowledge the message
-    AtMostOnce,
-    /// Each message is acknowledged (QoS 1)
-    AtLeastOnce,
+    Publish(PublishArgs),
 }
 
 pub fn run(command: &SpeedCommand, out: &mut dyn Write) -> io::Result<Outcome> {
     match command {
         SpeedCommand::Sink { shift } => sinks(*shift, out),
-        SpeedCommand::Publish {
-            url,
-            messages,
-            payload,
-            topics,
-            reliability,
-        } => {
-            let reliability = match reliability {
-                Surety::AtMostOnce => Reliability::AtMostOnce,
-                Surety::AtLeastOnce => Reliability::AtLeastOnce,
-            };
-            let line = publish::run(url, *messages, *payload, *topics, reliability)?;
-            writeln!(out, "{line}")?;
+        SpeedCommand::Publish(args) => {
+            writeln!(out, "{}", publish::run(args)?)?;
             Ok(Outcome::Done)
         }
     }

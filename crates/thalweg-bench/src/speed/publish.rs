@@ -4,32 +4,61 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use thalweg_client::{Client, ClientError, Options, Reliability};
 
+use crate::net::units;
+
+#[derive(Debug, Args)]
+pub struct PublishArgs {
+    /// Where, such as mqtt://127.0.0.1:11883
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Number of messages to publish
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub messages: u64,
+    /// Size of each message's payload
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "36B")]
+    pub payload: usize,
+    /// Over so many topics, in turn: CoAP has one confirmable message of a topic under way at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000), default_value_t = 1)]
+    pub topics: u64,
+    /// Delivery class: acknowledged or not
+    #[arg(long, value_enum, default_value = "at-most-once")]
+    pub reliability: Surety,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Surety {
+    /// The broker does not acknowledge the message
+    AtMostOnce,
+    /// Each message is acknowledged (QoS 1)
+    AtLeastOnce,
+}
+
 /// Publishes so many messages as fast as the client takes them, and waits until all are gone or acknowledged.
-pub fn run(
-    url: &str,
-    messages: u64,
-    size: usize,
-    topics: u64,
-    reliability: Reliability,
-) -> io::Result<Value> {
+pub fn run(args: &PublishArgs) -> io::Result<Value> {
     let words = |error: ClientError| io::Error::other(format!("the client: {error}"));
-    let builder = Client::builder().broker(url).map_err(words)?;
+    let builder = Client::builder().broker(&args.url).map_err(words)?;
     let client = builder.connect_blocking().map_err(words)?;
     let options = Options {
-        reliability,
+        reliability: match args.reliability {
+            Surety::AtMostOnce => Reliability::AtMostOnce,
+            Surety::AtLeastOnce => Reliability::AtLeastOnce,
+        },
         ..Options::default()
     };
-    let payload = vec![b'x'; size];
-    let topics: Vec<String> = (1..=topics).map(|topic| format!("speed/{topic}")).collect();
+    let payload = vec![b'x'; args.payload];
+    let topics: Vec<String> = (1..=args.topics)
+        .map(|topic| format!("speed/{topic}"))
+        .collect();
     let mut in_turn = topics.iter().cycle();
     let mut topic = || in_turn.next().map_or("speed", String::as_str);
     // The first one says that the connection stands; what that takes is no matter of speed.
     client.publish(topic(), &payload, &options).map_err(words)?;
     let begun = Instant::now();
-    for _ in 1..messages {
+    for _ in 1..args.messages {
         let topic = topic();
         match client.publish_message(&payload, "", topic, &options) {
             Ok(_) => {}
@@ -49,7 +78,7 @@ pub fn run(
     let _ = client.close(Duration::from_secs(2));
     Ok(json!({
         "client": "thalweg",
-        "messages": messages,
+        "messages": args.messages,
         "seconds_given": given.as_secs_f64(),
         "seconds": settled.as_secs_f64(),
         "acknowledged": counts.acknowledged,
