@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::history::{RUNS_MIN, runs};
 use super::{Change, Comparison, Verdict, circumstances, compare};
 use crate::command::Outcome;
+use crate::report::document::{Column, Table};
 use crate::results::metric::{METRICS, Metric, metric};
 use crate::results::{Results, read};
+use crate::stats::Interval;
 
 /// `thalweg bench compare …`
 #[derive(Args, Clone, Debug)]
@@ -91,51 +93,43 @@ pub fn run(args: &CompareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     })
 }
 
+const COLUMNS: [Column<Change>; 8] = [
+    ("point", |it| it.point.clone()),
+    ("figure", |it| it.metric.name.to_owned()),
+    ("base", |it| side(it, it.base)),
+    ("new", |it| side(it, it.new)),
+    ("change", |it| {
+        maybe(it.ratio, |it| format!("{:+.1} %", 100.0 * (it - 1.0)))
+    }),
+    ("p", |it| maybe(it.p, |it| format!("{it:.4}"))),
+    ("g", |it| maybe(it.effect, |it| format!("{it:.1}"))),
+    ("verdict", |it| match &it.since {
+        Some(run) => format!("{}, since {run}", it.verdict),
+        None => it.verdict.to_string(),
+    }),
+];
+
+fn side(change: &Change, (middle, interval): (f64, Option<Interval>)) -> String {
+    let written = |value| change.metric.unit.written(value);
+    let ends = interval.map(|it| format!(" ({} to {})", written(it.low), written(it.high)));
+    written(middle) + &ends.unwrap_or_default()
+}
+
+fn maybe(value: Option<f64>, written: fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), written)
+}
+
 fn words(found: &Comparison, base: &Results, new: &Results, all: bool) -> String {
-    let mut text = String::new();
     let mut shown: Vec<&Change> = found
         .changes
         .iter()
         .filter(|change| all || change.verdict < Verdict::Unclear)
         .collect();
     shown.sort_by_key(|change| change.verdict);
-    if !shown.is_empty() {
-        text += "| point | figure | base | new | change | p | g | verdict |\n|---|---|---|---|---|---|---|---|\n";
-    }
-    for change in shown {
-        let unit = change.metric.unit;
-        let side = |side: &(f64, Option<crate::stats::Interval>)| match side.1 {
-            Some(interval) => {
-                format!(
-                    "{} ({} to {})",
-                    unit.written(side.0),
-                    unit.written(interval.low),
-                    unit.written(interval.high)
-                )
-            }
-            None => unit.written(side.0),
-        };
-        let maybe = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        let percent = change.ratio.map_or_else(
-            || "-".to_owned(),
-            |ratio| format!("{:+.1} %", 100.0 * (ratio - 1.0)),
-        );
-        text += &format!(
-            "| {} | {} | {} | {} | {percent} | {} | {} | {} |\n",
-            change.point,
-            change.metric.name,
-            side(&change.base),
-            side(&change.new),
-            maybe(change.p, 4),
-            maybe(change.effect, 1),
-            match &change.since {
-                Some(run) => format!("{}, since {run}", change.verdict),
-                None => change.verdict.to_string(),
-            },
-        );
-    }
+    let mut text = match shown.is_empty() {
+        true => String::new(),
+        false => Table::of(shown, &COLUMNS).markdown(),
+    };
     let count = |verdict| {
         found
             .changes
@@ -185,7 +179,7 @@ fn told(found: &Comparison, base: &Results, new: &Results) -> Value {
         .changes
         .iter()
         .map(|change| {
-            let side = |side: &(f64, Option<crate::stats::Interval>)| {
+            let side = |side: &(f64, Option<Interval>)| {
                 json!({ "median": side.0, "low": side.1.map(|found| found.low), "high": side.1.map(|found| found.high) })
             };
             json!({

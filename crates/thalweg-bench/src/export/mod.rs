@@ -66,14 +66,7 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 
 fn openmetrics(found: &Results, out: &mut dyn Write) -> io::Result<()> {
     for metric in METRICS {
-        let (suffix, factor) = match metric.unit {
-            Unit::Micros => ("_seconds", 1e-6),
-            Unit::Bytes => ("_bytes", 1.0),
-            Unit::Kibibytes => ("_bytes", 1024.0),
-            Unit::Part => ("_ratio", 1.0),
-            Unit::PerSecond => ("_per_second", 1.0),
-            Unit::Count | Unit::Number => ("", 1.0),
-        };
+        let (suffix, factor, _) = forms(metric.unit);
         let name = format!("thalweg_bench_{}{suffix}", metric.name);
         let mut is_begun = false;
         for (cell, row) in valid(&found.trials) {
@@ -178,20 +171,23 @@ fn csv(found: &Results, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Of a unit: the end of a sample's name and what makes seconds, bytes and parts of one, and the end of a column's name.
+fn forms(unit: Unit) -> (&'static str, f64, &'static str) {
+    match unit {
+        Unit::Micros => ("_seconds", 1e-6, "_us"),
+        Unit::Bytes => ("_bytes", 1.0, "_bytes"),
+        Unit::Kibibytes => ("_bytes", 1024.0, "_kib"),
+        Unit::Part => ("_ratio", 1.0, "_part"),
+        Unit::PerSecond => ("_per_second", 1.0, "_per_s"),
+        Unit::Count | Unit::Number => ("", 1.0, ""),
+    }
+}
+
 /// A column with its unit: `p99_us`.
 fn named(name: &str, unit: Unit) -> String {
-    let suffix = match unit {
-        Unit::Micros => "_us",
-        Unit::Bytes => "_bytes",
-        Unit::Kibibytes => "_kib",
-        Unit::PerSecond => "_per_s",
-        Unit::Part => "_part",
-        Unit::Count | Unit::Number => "",
-    };
-    if name.contains(suffix.trim_start_matches('_')) && unit == Unit::Bytes {
-        name.to_owned()
-    } else {
-        format!("{name}{suffix}")
+    match forms(unit) {
+        _ if unit == Unit::Bytes && name.contains("bytes") => name.to_owned(),
+        (.., end) => format!("{name}{end}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A document: headings, text, tables and figures, and the two forms that it is written in.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// A piece of a document.
@@ -69,8 +70,7 @@ impl Table {
     pub fn new(head: &[&str]) -> Table {
         Table {
             head: head.iter().map(|name| (*name).to_owned()).collect(),
-            rows: Vec::new(),
-            cards: false,
+            ..Table::default()
         }
     }
 
@@ -85,11 +85,9 @@ impl Table {
     }
 
     /// The same, whose cells have sentences.
-    pub fn of_sentences(self) -> Table {
-        Table {
-            cards: true,
-            ..self
-        }
+    pub fn of_sentences(mut self) -> Table {
+        self.cards = true;
+        self
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -131,22 +129,20 @@ impl Document {
 
     /// Adds a table that is folded until the reader opens it, unless it is empty.
     pub fn folded(&mut self, words: impl Into<String>, table: Table) {
-        if !table.rows.is_empty() {
-            self.blocks.push(Block::Folded {
-                words: words.into(),
-                table,
-                is_brief: false,
-            });
-        }
+        self.fold(words.into(), table, false);
     }
 
     /// The same, but a terminal shows it at once.
     pub fn folded_on_pages(&mut self, words: impl Into<String>, table: Table) {
+        self.fold(words.into(), table, true);
+    }
+
+    fn fold(&mut self, words: String, table: Table, is_brief: bool) {
         if !table.rows.is_empty() {
             self.blocks.push(Block::Folded {
-                words: words.into(),
+                words,
                 table,
-                is_brief: true,
+                is_brief,
             });
         }
     }
@@ -180,42 +176,28 @@ impl Document {
 
     /// As Markdown for a terminal, without drawings and folded tables.
     pub fn brief(&self) -> String {
-        let is_long = |block: &Block| {
-            matches!(
-                block,
-                Block::Folded {
-                    is_brief: false,
-                    ..
-                } | Block::Code(_)
-                    | Block::Links(_)
-            )
-        };
-        let blocks = self
-            .blocks
-            .iter()
-            .filter(|block| !is_long(block))
-            .cloned()
-            .collect();
-        Document {
-            title: self.title.clone(),
-            blocks,
-        }
-        .markdown()
+        self.written(true)
     }
 
     /// As Markdown, without drawings.
     pub fn markdown(&self) -> String {
+        self.written(false)
+    }
+
+    fn written(&self, for_terminal: bool) -> String {
         let mut text = format!("# {}\n", self.title);
         for block in &self.blocks {
             match block {
+                Block::Contents | Block::Chart { .. } => {}
+                Block::Code(_) | Block::Links(_) if for_terminal => {}
+                Block::Folded { is_brief, .. } if for_terminal && !is_brief => {}
                 Block::Heading(words) => drop(writeln!(text, "\n## {words}")),
                 Block::Text(words) => drop(writeln!(text, "\n{words}")),
                 Block::Part(words) => drop(writeln!(text, "\n### {words}")),
                 Block::Code(lines) => drop(writeln!(text, "\n```sh\n{lines}\n```")),
-                Block::Table(table) => table.write_markdown(&mut text),
+                Block::Table(table) => text += &format!("\n{}", table.markdown()),
                 Block::Folded { words, table, .. } => {
-                    let _ = writeln!(text, "\n{words}:");
-                    table.write_markdown(&mut text);
+                    let _ = write!(text, "\n{words}:\n\n{}", table.markdown());
                 }
                 Block::Tiles(tiles) => {
                     text.push('\n');
@@ -230,7 +212,6 @@ impl Document {
                         .collect();
                     let _ = writeln!(text, "\n{}", links.join(" · "));
                 }
-                Block::Contents | Block::Chart { .. } => {}
             }
         }
         text
@@ -325,17 +306,16 @@ impl Document {
 
 /// Names of sections in links: each once.
 #[derive(Debug, Default)]
-struct Names(Vec<String>);
+struct Names(BTreeMap<String, usize>);
 
 impl Names {
     fn of(&mut self, words: &str) -> String {
         let base = slug(words);
-        let count = self.0.iter().filter(|name| **name == base).count();
-        self.0.push(base.clone());
-        if count == 0 {
-            base
-        } else {
-            format!("{base}-{}", count + 1)
+        let count = self.0.entry(base.clone()).or_default();
+        *count += 1;
+        match count {
+            1 => base,
+            _ => format!("{base}-{count}"),
         }
     }
 }
@@ -351,13 +331,15 @@ fn slug(words: &str) -> String {
 }
 
 impl Table {
-    fn write_markdown(&self, text: &mut String) {
-        let _ = writeln!(text, "\n| {} |", self.head.join(" | "));
-        let _ = writeln!(text, "|{}", "---|".repeat(self.head.len()));
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let lines = "---|".repeat(self.head.len());
+        let mut text = format!("| {} |\n|{lines}\n", self.head.join(" | "));
         for row in &self.rows {
             let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
+        text
     }
 
     fn write_html(&self, text: &mut String) {
@@ -395,24 +377,31 @@ fn unbroken(command: &str) -> String {
     words.join(" ")
 }
 
-/// Verdicts are told apart at a glance, and by their words.
-fn class_of(cell: &str) -> &'static str {
-    match cell {
-        _ if cell.starts_with("not reproduced")
-            || cell.starts_with("above")
-            || cell.starts_with("invalid") =>
-        {
-            " class=\"no\""
-        }
-        _ if cell.starts_with("reproduced under") => " class=\"so\"",
-        _ if cell.starts_with("not measured") || cell.starts_with("not judged") => {
-            " class=\"grey\""
-        }
-        _ if cell.starts_with("reproduced") || cell == "held" => " class=\"yes\"",
-        "-" | "" => " class=\"none\"",
-        _ if cell.chars().count() > UNCUT_MAX => " class=\"long\"",
-        _ => "",
-    }
+/// Verdicts are told apart at a glance, and by their words: how a cell begins, and its class.
+const CLASSES: [(&str, &str); 9] = [
+    ("not reproduced", "no"),
+    ("above", "no"),
+    ("invalid", "no"),
+    ("reproduced under", "so"),
+    ("not measured", "grey"),
+    ("not judged", "grey"),
+    ("reproduced", "yes"),
+    ("held", "yes"),
+    ("-", "none"),
+];
+
+fn class_of(cell: &str) -> String {
+    let is_it = |begin: &str| match begin {
+        "held" | "-" => cell == begin,
+        _ => cell.starts_with(begin),
+    };
+    let class = match CLASSES.iter().find(|(begin, _)| is_it(begin)) {
+        Some((_, class)) => class,
+        None if cell.is_empty() => "none",
+        None if cell.chars().count() > UNCUT_MAX => "long",
+        None => return String::new(),
+    };
+    format!(" class=\"{class}\"")
 }
 
 /// Words in HTML or XML.

@@ -11,8 +11,7 @@ use hdrhistogram::Histogram;
 
 use super::*;
 use crate::cell::{
-    Calls, Cell, Leg, Link, Load, Measured, Phases, Protocol, Quantiles, Row, Second, Standing,
-    Workload,
+    Calls, Cell, Leg, Link, Load, Measured, Phases, Protocol, Row, Second, Standing, Workload,
 };
 
 /// A folder of its own that goes away.
@@ -70,17 +69,7 @@ pub(crate) fn measured(scale: u64) -> Measured {
     for n in 1..=100 {
         response.record(scale * 20 * n).expect("it grows");
     }
-    let us = |nanos: u64| nanos as f64 / 1e3;
-    let quantiles = Quantiles {
-        count: 100,
-        mean: response.mean() / 1e3,
-        sd: response.stdev() / 1e3,
-        p50: us(response.value_at_quantile(0.5)),
-        p90: us(response.value_at_quantile(0.9)),
-        p99: us(response.value_at_quantile(0.99)),
-        p999: us(response.value_at_quantile(0.999)),
-        max: us(response.max()),
-    };
+    let quantiles = crate::load::books::quantiles(&response);
     let second = Second {
         sent: 20,
         received: 20,
