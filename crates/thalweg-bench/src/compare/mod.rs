@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use crate::cell::{Cell, Row, valid};
 use crate::results::metric::{Better, Metric, Unit};
-use crate::stats::{Interval, hedges_g, holm, median, median_interval, tost_ratio, welch};
+use crate::stats::{Interval, hedges_g, holm, logs, median, median_interval, tost_ratio, welch};
 
 /// What became of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -199,12 +199,6 @@ impl Draft {
         if let Some((p, _)) = self.further() {
             return Some(p);
         }
-        let logs = |numbers: &[f64]| {
-            numbers
-                .iter()
-                .map(|number| (*number > 0.0).then(|| number.ln()))
-                .collect::<Option<Vec<_>>>()
-        };
         match (logs(&self.before), logs(&self.after)) {
             (Some(before), Some(after)) => welch(&before, &after),
             _ => welch(&self.before, &self.after),
@@ -235,8 +229,7 @@ impl Draft {
             Unit::Count => exactly(metric, &before, &after),
             _ => {
                 let is_equal = before == after && before.len() > 1
-                    || tost_ratio(&before, &after, margin)
-                        .is_some_and(|equality| equality.is_shown());
+                    || tost_ratio(&before, &after, margin).is_some_and(|p| p < 0.05);
                 // No spread at all and a difference: nothing is larger beside it.
                 let is_large = effect.map_or(p.is_some_and(|p| p < 1e-9), |effect| {
                     effect.abs() >= EFFECT_MIN

@@ -10,7 +10,14 @@ use crate::studies::group::Group;
 use crate::studies::shape::Ruling;
 
 /// The five numbers. Those that were not measured say so.
-pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
+pub fn tiles(parts: &[(Study, Part)]) -> Vec<Tile> {
+    let shapes = || {
+        parts
+            .iter()
+            .flat_map(|(_, part)| &part.shapes)
+            .map(|(_, shape)| shape)
+    };
+    let count = |is: fn(&Ruling) -> bool| shapes().filter(|it| is(&it.ours.ruling)).count();
     let tile = |number: Option<String>, words: String, section: &str| Tile {
         number,
         words,
@@ -21,15 +28,9 @@ pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
         true => study.title(),
         false => VERDICTS,
     };
-    let came_out = rulings
-        .iter()
-        .filter(|it| matches!(it, Ruling::Reproduced | Ruling::Under(_)))
-        .count();
-    let judged = rulings
-        .iter()
-        .filter(|it| !matches!(it, Ruling::NotMeasured | Ruling::NotJudged(_)))
-        .count();
-    let others = rulings.len() - judged;
+    let came_out = count(|it| matches!(it, Ruling::Reproduced | Ruling::Under(_)));
+    let judged = count(|it| !matches!(it, Ruling::NotMeasured | Ruling::NotJudged(_)));
+    let others = shapes().count() - judged;
     let flood = |system: &str| {
         let axes = [("system", system), ("class", "simple"), ("way", "mqtt-q0")];
         Some(
@@ -60,10 +61,7 @@ pub fn tiles(parts: &[(Study, Part)], rulings: &[Ruling]) -> Vec<Tile> {
     let or_not = |number: Option<String>| number.unwrap_or("not measured".to_owned());
     let beside = or_not(flood("mosquitto").map(grouped));
     let coap = or_not(lossy("coap-con").map(|ms| format!("{} ms", short(ms))));
-    let shapes = parts.iter().flat_map(|(_, part)| &part.shapes);
-    let wait = shapes
-        .map(|(_, shape)| shape)
-        .find(|shape| shape.id == "bar, reports");
+    let wait = shapes().find(|shape| shape.id == "bar, reports");
     vec![
         tile(
             (judged > 0).then(|| format!("{came_out} of {judged}")),

@@ -127,60 +127,71 @@ const SHAPES: [Column<Shape>; 7] = [
 
 /// What a scenario asserts, and what a search for the limit found.
 pub fn promises(input: &Input, document: &mut Document) {
-    let list = |key: &str| input.about[key].as_array().cloned().unwrap_or_default();
-    let mut table = Table::new(&["assertion", "verdict", "compared", "where not"]).of_sentences();
-    for found in list("assertions") {
-        let compared = found["compared"].as_u64().unwrap_or(0);
-        let verdict = match (compared, found["holds"] == Value::Bool(true)) {
-            (0, _) => "not measured",
+    let table = |key: &str, columns| {
+        let all = input.about[key].as_array().into_iter().flatten();
+        Table::of(all, columns)
+    };
+    for (heading, table) in [
+        (
+            "Assertions",
+            table("assertions", &ASSERTIONS).of_sentences(),
+        ),
+        ("How much it carries", table("saturation", &SATURATION)),
+    ] {
+        if !table.rows.is_empty() {
+            document.heading(heading);
+            document.table(table);
+        }
+    }
+}
+
+const ASSERTIONS: [Column<Value>; 4] = [
+    ("assertion", |it| {
+        it["text"].as_str().unwrap_or("?").to_owned()
+    }),
+    ("verdict", |it| {
+        let is_compared = it["compared"].as_u64().unwrap_or(0) > 0;
+        let verdict = match (is_compared, it["holds"] == Value::Bool(true)) {
+            (false, _) => "not measured",
             (_, true) => "held",
             (_, false) => "not reproduced",
         };
-        let failed: Vec<&str> = found["failed"]
-            .as_array()
-            .into_iter()
-            .flatten()
+        verdict.to_owned()
+    }),
+    ("compared", |it| {
+        it["compared"].as_u64().unwrap_or(0).to_string()
+    }),
+    ("where not", |it| {
+        let failed = it["failed"].as_array().into_iter().flatten();
+        failed
             .filter_map(Value::as_str)
-            .collect();
-        let text = found["text"].as_str().unwrap_or("?").to_owned();
-        table.row([
-            text,
-            verdict.to_owned(),
-            compared.to_string(),
-            failed.join("; "),
-        ]);
-    }
-    if !table.rows.is_empty() {
-        document.heading("Assertions");
-        document.table(table);
-    }
-    let mut table = Table::new(&[
-        "point",
-        "sustained, messages/s",
-        "some dropped at, messages/s",
-        "most delivered, messages/s",
-        "limit",
-        "trials",
-    ]);
-    for found in list("saturation") {
-        let number = |key: &str| found[key].as_f64().map_or("-".to_owned(), short);
-        let words = |key: &str| match &found[key] {
-            Value::String(text) => text.clone(),
-            Value::Null => "-".to_owned(),
-            other => other.to_string(),
-        };
-        table.row([
-            words("point"),
-            number("sustained_per_s"),
-            number("partial_drop_per_s"),
-            number("peak_delivered_per_s"),
-            words("limit"),
-            words("trials"),
-        ]);
-    }
-    if !table.rows.is_empty() {
-        document.heading("How much it carries");
-        document.table(table);
+            .collect::<Vec<_>>()
+            .join("; ")
+    }),
+];
+
+const SATURATION: [Column<Value>; 6] = [
+    ("point", |it| words(&it["point"])),
+    ("sustained, messages/s", |it| rate(&it["sustained_per_s"])),
+    ("some dropped at, messages/s", |it| {
+        rate(&it["partial_drop_per_s"])
+    }),
+    ("most delivered, messages/s", |it| {
+        rate(&it["peak_delivered_per_s"])
+    }),
+    ("limit", |it| words(&it["limit"])),
+    ("trials", |it| words(&it["trials"])),
+];
+
+fn rate(value: &Value) -> String {
+    value.as_f64().map_or("-".to_owned(), short)
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -422,10 +433,8 @@ pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
     }
     for group in ["systems", "sysctls"] {
         for (name, value) in input.about[group].as_object().into_iter().flatten() {
-            table.row([
-                format!("{group}: {name}"),
-                value.as_str().map_or(value.to_string(), str::to_owned),
-            ]);
+            let value = value.as_str().map_or(value.to_string(), str::to_owned);
+            table.row([format!("{group}: {name}"), value]);
         }
     }
     if let Some(seeds) = input.about["seeds"]

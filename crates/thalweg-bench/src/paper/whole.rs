@@ -13,7 +13,6 @@ use crate::report::document::Document;
 use crate::report::{self, Found};
 use crate::results::has_trials;
 use crate::studies::Study;
-use crate::studies::shape::Ruling;
 
 /// Whether a folder has a folder for each study.
 pub fn is_of(folder: &Path) -> bool {
@@ -39,19 +38,11 @@ pub fn render(folder: &Path) -> io::Result<Found> {
         .iter()
         .flat_map(|part| part.shapes_json())
         .collect();
-    let rulings: Vec<Ruling> = borrowed
-        .iter()
-        .flat_map(|part| {
-            part.shapes
-                .iter()
-                .map(|(_, shape)| shape.ours.ruling.clone())
-        })
-        .collect();
     let mut document = Document {
         title: "The studies, again".to_owned(),
         ..Document::default()
     };
-    document.tiles(lead::tiles(&parts, &rulings));
+    document.tiles(lead::tiles(&parts));
     if let Some((figure, svg)) =
         lead::drawing(&parts).and_then(|figure| Some((figure, figure.drawing.svg()?)))
     {

@@ -76,27 +76,12 @@ pub fn hedges_g(first: &[f64], second: &[f64]) -> Option<f64> {
         .then(|| (mean(second) - mean(first)) / pooled * (1.0 - 3.0 / (4.0 * degrees - 1.0)))
 }
 
-/// What two one-sided tests say.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Equality {
-    pub ratio: f64,
-    /// How likely what was seen is if they differ by the margin: small means equal.
-    pub p: f64,
-}
-
-impl Equality {
-    /// Whether they may be called equal at 5 %.
-    pub fn is_shown(&self) -> bool {
-        self.p < 0.05
-    }
-}
-
 /// Two one-sided tests whether the ratio of geometric means is within `1/(1+margin)` and `1+margin` (0.1 for 10 %). All
-/// numbers above zero, two in each.
-pub fn tost_ratio(first: &[f64], second: &[f64], margin: f64) -> Option<Equality> {
+/// numbers above zero, two in each. The p: how likely what was seen is if they differ by the margin, small means equal.
+pub fn tost_ratio(first: &[f64], second: &[f64], margin: f64) -> Option<f64> {
     let found = welch(&logs(first)?, &logs(second)?)?;
     let bound = margin.ln_1p();
-    let p = match found.error > 0.0 {
+    Some(match found.error > 0.0 {
         true => {
             let above = t_cdf(-(found.difference + bound) / found.error, found.degrees);
             let below = t_cdf((found.difference - bound) / found.error, found.degrees);
@@ -104,14 +89,11 @@ pub fn tost_ratio(first: &[f64], second: &[f64], margin: f64) -> Option<Equality
         }
         false if found.difference.abs() < bound => 0.0,
         false => 1.0,
-    };
-    Some(Equality {
-        ratio: found.difference.exp(),
-        p,
     })
 }
 
-fn logs(numbers: &[f64]) -> Option<Vec<f64>> {
+/// Logarithms, if all are above zero.
+pub fn logs(numbers: &[f64]) -> Option<Vec<f64>> {
     numbers
         .iter()
         .map(|number| (*number > 0.0).then(|| number.ln()))
@@ -160,26 +142,19 @@ mod tests {
 
     #[test]
     fn equal_is_only_what_is_shown_to_be() {
-        let near = tost_ratio(
-            &[100.0, 101.0, 99.0, 100.5],
-            &[101.0, 102.0, 100.0, 101.5],
-            0.1,
-        )
-        .expect("enough");
-        assert!(
-            near.is_shown() && (near.ratio - 1.01).abs() < 1e-3,
-            "{near:?}"
-        );
-        let wide = tost_ratio(&[100.0, 150.0, 60.0], &[100.0, 140.0, 70.0], 0.1).expect("enough");
-        assert!(
-            !wide.is_shown(),
-            "no difference was found, and that is not the same: {wide:?}"
-        );
-        assert!(
-            !tost_ratio(&[100.0, 100.0], &[120.0, 120.0], 0.1)
-                .expect("enough")
-                .is_shown()
-        );
+        for (first, second, is_shown) in [
+            (
+                &[100.0, 101.0, 99.0, 100.5][..],
+                &[101.0, 102.0, 100.0, 101.5][..],
+                true,
+            ),
+            // No difference was found, and that is not the same.
+            (&[100.0, 150.0, 60.0], &[100.0, 140.0, 70.0], false),
+            (&[100.0, 100.0], &[120.0, 120.0], false),
+        ] {
+            let p = tost_ratio(first, second, 0.1).expect("enough");
+            assert_eq!(p < 0.05, is_shown, "{first:?} {second:?}: {p}");
+        }
         assert!(tost_ratio(&[0.0, 1.0], &[1.0, 1.0], 0.1).is_none());
     }
 

@@ -10,6 +10,6 @@ mod compare;
 mod describe;
 mod special;
 
-pub use compare::{hedges_g, holm, tost_ratio, welch};
+pub use compare::{hedges_g, holm, logs, tost_ratio, welch};
 pub use describe::{Interval, mean, mean_interval, median, median_interval, quantile, sd};
 pub use special::{normal_cdf, t_cdf};

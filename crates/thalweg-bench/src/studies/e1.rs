@@ -271,11 +271,9 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
             }
             let words = format!("{who}: falls by {:.0} % at most", 100.0 * fall.0);
             match fall {
-                (part, is_sure) if part > FALL_MAX => evidence.compared(
-                    is_sure.filter(|is_sure| *is_sure).map(|_| false),
-                    words.clone(),
-                    format!("{words}, within the intervals"),
-                ),
+                (part, is_sure) if part > FALL_MAX => {
+                    evidence.weighed(is_sure.filter(|it| *it).map(|_| false), &words);
+                }
                 _ if points.len() < all => evidence.open(few),
                 _ => {}
             }

@@ -47,32 +47,19 @@ fn flat(groups: &[Group], system: &str) -> Found {
         let driven_by = client(driver);
         let mut order = Vec::new();
         for protocol in PROTOCOLS {
-            let (Some(short_one), Some(long_one)) = (median(protocol, 200), median(protocol, 1000))
+            let (Some(shorter), Some(longer)) = (median(protocol, 200), median(protocol, 1000))
             else {
                 continue;
             };
-            let slope = 100.0 * (long_one.mean / short_one.mean - 1.0);
-            let words = format!(
-                "{} with the {driven_by} grows by {slope:.0} %",
-                name(protocol)
-            );
+            let (who, slope) = (name(protocol), 100.0 * (longer.mean / shorter.mean - 1.0));
             // Where repeats differ by that much, neither a small nor a large difference says anything.
-            let is_flat = long_one
-                .exceeds(&short_one.times(1.0 + SLOPE_MAX))
-                .map(|grows| !grows);
-            let open = format!("{words}, within the intervals");
-            all.compared(is_flat, words, open);
-            order.push((protocol, short_one, slope));
+            let grows = longer.exceeds(&shorter.times(1.0 + SLOPE_MAX));
+            let words = format!("{who} with the {driven_by} grows by {slope:.0} %");
+            all.weighed(grows.map(|grows| !grows), &words);
+            order.push((shorter.mean, format!("{who} {shorter} us ({slope:+.0} %)")));
         }
-        order.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
         if !order.is_empty() {
-            let words: Vec<String> = order
-                .iter()
-                .map(|(protocol, stat, slope)| {
-                    format!("{} {stat} us ({slope:+.0} %)", name(*protocol))
-                })
-                .collect();
-            all.figure(format!("{driven_by}: {}", words.join(" < ")));
+            all.figure(format!("{driven_by}: {}", ascending(order)));
         }
         let (mut sizes, mut held, mut against) = (0, 0, 0);
         for size in sizes_of(groups, system, driver) {
@@ -189,8 +176,7 @@ fn frugal(groups: &[Group], system: &str) -> Found {
                     Some(true) => Some(false),
                     _ => None,
                 };
-                let open = format!("{words}, within the intervals");
-                all.compared(holds, words, open);
+                all.weighed(holds, &words);
             }
             if (at.as_str(), *driver, experiment.as_str()) == ("1000 B", Driver::Common, "E4a") {
                 let words: Vec<String> = others
@@ -223,17 +209,13 @@ fn point(group: &Group) -> String {
 }
 
 fn processor(groups: &[Group], system: &str) -> Found {
-    told(groups, system, "us a message", |row| {
-        Some(row.cpu_client_s * 1e6 / row.delivered.max(1) as f64)
-    })
+    told(groups, system, "us a message", COSTS[2].1)
 }
 
 fn memory(groups: &[Group], system: &str) -> Found {
     told(groups, system, "KiB", |row| {
-        row.more
-            .get("pss_client_kib")
-            .or_else(|| row.more.get("rss_client_kib"))
-            .copied()
+        let of = |name| row.more.get(name).copied();
+        of("pss_client_kib").or(of("rss_client_kib"))
     })
 }
 
@@ -242,26 +224,14 @@ fn told(groups: &[Group], system: &str, unit: &str, of: fn(&Row) -> Option<f64>)
     let mut figures = Vec::new();
     for driver in [Driver::Common, Driver::Stock] {
         for size in [200, 1000] {
-            let mut order: Vec<(Protocol, Stat)> = PROTOCOLS
-                .into_iter()
-                .filter_map(|protocol| {
-                    Some((
-                        protocol,
-                        of_size(groups, system, protocol, driver, size)?.stat(of)?,
-                    ))
-                })
-                .collect();
-            order.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+            let stat = |protocol| {
+                let stat = of_size(groups, system, protocol, driver, size)?.stat(of)?;
+                Some((stat.mean, format!("{} {stat}", name(protocol))))
+            };
+            let order: Vec<_> = PROTOCOLS.into_iter().filter_map(stat).collect();
             if order.len() > 1 {
-                let words: Vec<String> = order
-                    .iter()
-                    .map(|(protocol, stat)| format!("{} {stat}", name(*protocol)))
-                    .collect();
-                figures.push(format!(
-                    "{}, {size} B: {} {unit}",
-                    client(driver),
-                    words.join(" < ")
-                ));
+                let (client, order) = (client(driver), ascending(order));
+                figures.push(format!("{client}, {size} B: {order} {unit}"));
             }
         }
     }
@@ -272,4 +242,11 @@ fn told(groups: &[Group], system: &str, unit: &str, of: fn(&Row) -> Option<f64>)
             "it belongs to the client, not to the protocol",
         ),
     }
+}
+
+/// Words in the order of what they are about, the least first.
+fn ascending(mut all: Vec<(f64, String)>) -> String {
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let words: Vec<String> = all.into_iter().map(|(_, words)| words).collect();
+    words.join(" < ")
 }

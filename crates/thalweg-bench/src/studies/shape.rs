@@ -155,6 +155,11 @@ impl Evidence {
         }
     }
 
+    /// The same: what is left open is so within the intervals.
+    pub fn weighed(&mut self, holds: Option<bool>, words: &str) {
+        self.compared(holds, words, format!("{words}, within the intervals"));
+    }
+
     /// The verdict: one fault refutes; without any, whatever is open keeps the statement from being judged.
     pub fn found(self, between: &str) -> Found {
         self.found_as(|figures| figures.join(between))
