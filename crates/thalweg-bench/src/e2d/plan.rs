@@ -7,7 +7,7 @@ use clap::{Args, Parser, ValueEnum};
 
 use crate::cell::{Cell, Link};
 use crate::net::{Loss, units};
-use crate::studies::plan::{self, Budget, Plan, by, coap, mqtt};
+use crate::studies::plan::{self, Budget, by, coap, mqtt};
 
 /// What only E2d takes.
 #[derive(Args, Clone, Debug)]
@@ -106,7 +106,7 @@ pub fn cells(args: &CourseArgs, budget: Budget, seed: u64) -> Vec<Cell> {
     let mut ways = vec![(mqtt(1), mqtt(1), None), (coap(true), coap(true), None)];
     // Who chooses may come to publish and to listen by either.
     ways.extend(goals.iter().map(|goal| (mqtt(1), coap(true), Some(*goal))));
-    let mut plan = Plan::new(budget, seed);
+    let (mut cells, repeats) = (Vec::new(), by(budget, 1, 3, 5));
     for bytes in &args.payload {
         for delay in &args.delay {
             for (publish, subscribe, goal) in &ways {
@@ -136,12 +136,12 @@ pub fn cells(args: &CourseArgs, budget: Budget, seed: u64) -> Vec<Cell> {
                     if args.one_client {
                         draft = draft.at("clients", 1);
                     }
-                    draft.repeats(plan.by(1, 3, 5), &mut plan);
+                    cells.extend(plan::repeats(&draft.into_cell(), repeats, seed));
                 }
             }
         }
     }
-    plan.cells
+    cells
 }
 
 /// Which step of its course a cell is, from 0.

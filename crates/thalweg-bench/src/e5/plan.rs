@@ -106,12 +106,7 @@ pub fn smoke() -> Vec<Recipe> {
 /// The cells of these recipes, each repeat with a seed of its own.
 pub fn cells(recipes: &[Recipe], seed: u64) -> Vec<Cell> {
     let of = |recipe: &Recipe| -> Vec<Cell> {
-        let repeat = |repeat| Cell {
-            repeat,
-            seed: seed + u64::from(repeat),
-            ..recipe.cell.clone()
-        };
-        (0..recipe.repeats).map(repeat).collect()
+        plan::repeats(&recipe.cell, recipe.repeats, seed).collect()
     };
     recipes.iter().flat_map(of).collect()
 }

@@ -331,7 +331,7 @@ fn slug(words: &str) -> String {
 }
 
 impl Table {
-    /// As Markdown.
+    /// With the pipes of its cells escaped.
     pub fn markdown(&self) -> String {
         let lines = "---|".repeat(self.head.len());
         let mut text = format!("| {} |\n|{lines}\n", self.head.join(" | "));

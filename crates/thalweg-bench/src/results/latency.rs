@@ -1,7 +1,8 @@
 //! Latencies on disk, in HdrHistogram's own formats: they can be merged and plotted by other tools.
 
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use hdrhistogram::serialization::interval_log::{
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::writer::replace;
+use super::writer::{named, replace};
 
 /// Latencies of a trial, nanoseconds.
 #[derive(Clone, Debug)]
@@ -28,8 +29,7 @@ pub struct Latency {
 /// Latencies of the trial of that key.
 pub fn histogram(folder: &Path, key: &str) -> io::Result<Latency> {
     let file = path(folder, key, "hlog");
-    let text = fs::read(&file)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+    let text = fs::read(&file).map_err(named(&file))?;
     let broken = |what: &str| io::Error::other(format!("{}: {what}", file.display()));
     let (mut response, mut service) = (None, None);
     for entry in IntervalLogIterator::new(&text) {
@@ -88,55 +88,31 @@ pub fn write(folder: &Path, key: &str, lasted: Duration, latency: &Latency) -> i
 
 /// The percentiles in microseconds, as HdrHistogram's programs print them.
 pub fn percentiles(histogram: &Histogram<u64>) -> String {
-    let mut text = Vec::new();
-    // A vector takes everything.
-    let _ = write_percentiles(histogram, &mut text);
-    String::from_utf8(text).unwrap_or_default()
-}
-
-fn write_percentiles(histogram: &Histogram<u64>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:>14} {:>17} {:>10} {:>14}\n",
+    // A text takes everything: no line of it fails.
+    let mut text = format!(
+        "{:>14} {:>17} {:>10} {:>14}\n\n",
         "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
-    )?;
+    );
     let mut count = 0;
     for point in histogram.iter_quantiles(TICKS) {
-        let (value, quantile) = (
-            point.value_iterated_to() as f64 / 1e3,
-            point.quantile_iterated_to(),
-        );
+        let quantile = point.quantile_iterated_to();
         // The last value may be the end of its bucket, beyond anything recorded.
-        let value = value.min(histogram.max() as f64 / 1e3);
+        let value = point.value_iterated_to().min(histogram.max()) as f64 / 1e3;
         count += point.count_since_last_iteration();
-        match quantile < 1.0 {
-            true => writeln!(
-                out,
-                "{value:>14.3} {quantile:>17.12} {count:>10} {:>14.2}",
-                1.0 / (1.0 - quantile)
-            )?,
-            false => {
-                writeln!(out, "{value:>14.3} {quantile:>17.12} {count:>10}")?;
-                break;
-            }
+        let _ = write!(text, "{value:>14.3} {quantile:>17.12} {count:>10}");
+        if quantile >= 1.0 {
+            text.push('\n');
+            break;
         }
+        let _ = writeln!(text, " {:>14.2}", 1.0 / (1.0 - quantile));
     }
+    let (mean, sd) = (histogram.mean() / 1e3, histogram.stdev() / 1e3);
+    let (max, all) = (histogram.max() as f64 / 1e3, histogram.len());
     let buckets = 64 - histogram.high().leading_zeros().min(63);
-    writeln!(
-        out,
-        "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]",
-        histogram.mean() / 1e3,
-        histogram.stdev() / 1e3
-    )?;
-    writeln!(
-        out,
-        "#[Max     = {:>12.3}, Total count    = {:>12}]",
-        histogram.max() as f64 / 1e3,
-        histogram.len()
-    )?;
-    writeln!(
-        out,
-        "#[Buckets = {buckets:>12}, SubBuckets     = {:>12}]",
+    text + &format!(
+        "#[Mean    = {mean:>12.3}, StdDeviation   = {sd:>12.3}]\n\
+         #[Max     = {max:>12.3}, Total count    = {all:>12}]\n\
+         #[Buckets = {buckets:>12}, SubBuckets     = {:>12}]\n",
         2048
     )
 }

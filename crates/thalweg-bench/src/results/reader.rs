@@ -8,6 +8,7 @@ use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::writer::named;
 use crate::cell::{Cell, Row};
 use crate::load::verdict;
 
@@ -85,12 +86,7 @@ fn text(folder: &Path, name: &str) -> io::Result<String> {
         Err(error) if error.kind() == ErrorKind::NotFound => compressed().unwrap_or(Err(error)),
         read => read,
     };
-    let bytes = bytes.map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("{}/{name}: {error}", folder.display()),
-        )
-    })?;
+    let bytes = bytes.map_err(named(&folder.join(name)))?;
     // A torn line may end within a character.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -47,7 +47,7 @@ impl Table {
 }
 
 /// What went wrong with a file, with its path: `No space left on device` alone says nothing of which.
-fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+pub fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 

@@ -41,11 +41,7 @@ pub fn cells(text: &str, budget: Budget, seed: u64) -> Result<Vec<Cell>, String>
         let product: Product = serde_json::from_value(told)
             .map_err(|error| format!("{}: {error}", product["experiment"]))?;
         for point in product.points()? {
-            cells.extend((0..product.repeats).map(|repeat| Cell {
-                repeat,
-                seed: seed + u64::from(repeat),
-                ..point.clone()
-            }));
+            cells.extend(plan::repeats(&point, product.repeats, seed));
         }
     }
     Ok(cells)

@@ -87,41 +87,15 @@ impl Draft {
     pub fn into_cell(self) -> Cell {
         self.0
     }
-
-    /// A number of repeats of it, each with a seed of its own.
-    pub fn repeats(self, count: u32, plan: &mut Plan) {
-        let repeat = |repeat| Cell {
-            repeat,
-            seed: plan.seed + u64::from(repeat),
-            ..self.0.clone()
-        };
-        plan.cells.extend((0..count).map(repeat));
-    }
 }
 
-/// The cells of a study, as far as they are planned.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    pub budget: Budget,
-    /// Of the first repeats.
-    pub seed: u64,
-    pub cells: Vec<Cell>,
-}
-
-impl Plan {
-    pub fn new(budget: Budget, seed: u64) -> Plan {
-        let cells = Vec::new();
-        Plan {
-            budget,
-            seed,
-            cells,
-        }
-    }
-
-    /// One of three, by the budget.
-    pub fn by<T>(&self, quick: T, standard: T, paper: T) -> T {
-        by(self.budget, quick, standard, paper)
-    }
+/// So many repeats of a cell, each with a seed of its own.
+pub fn repeats(cell: &Cell, count: u32, seed: u64) -> impl Iterator<Item = Cell> {
+    (0..count).map(move |repeat| Cell {
+        repeat,
+        seed: seed + u64::from(repeat),
+        ..cell.clone()
+    })
 }
 
 /// Settle, warm-up, measure and drain in seconds.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 
 use super::args::SuiteArgs;
-use super::{Study, fragments, group};
+use super::{Study, fragments, group, plan};
 use crate::cell::{Cell, Measured, Protocol, named, word};
 use crate::command::Outcome;
 use crate::load::SECOND;
@@ -48,15 +48,10 @@ pub fn cells(study: Study, args: &SuiteArgs) -> Vec<Cell> {
         cells.retain(|cell| args.only.iter().any(|part| e5::plan::is_of(cell, *part)));
     }
     if let Some(repeats) = args.repeats {
-        let firsts: Vec<Cell> = cells.into_iter().filter(|cell| cell.repeat == 0).collect();
-        let again = |repeat: u32| {
-            firsts.iter().map(move |cell| Cell {
-                repeat,
-                seed: args.seed + u64::from(repeat),
-                ..cell.clone()
-            })
-        };
-        cells = (0..repeats).flat_map(again).collect();
+        cells.retain(|cell| cell.repeat == 0);
+        let again = |cell: &Cell| plan::repeats(cell, repeats, args.seed).collect::<Vec<_>>();
+        cells = cells.iter().flat_map(again).collect();
+        cells.sort_by_key(|cell| cell.repeat);
     }
     args.counting.apply(&mut cells);
     if !args.like.is_empty() {
