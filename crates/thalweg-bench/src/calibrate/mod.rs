@@ -17,7 +17,7 @@ pub mod command;
 mod counting;
 pub mod fake;
 pub(crate) mod frames;
-mod link;
+pub mod link;
 mod queueing;
 mod stall;
 
@@ -29,7 +29,6 @@ use serde::Serialize;
 
 use self::fake::{Fake, Service};
 use crate::cell::{Cell, Driver, Leg, Load, Measured, Phases, Protocol, Workload};
-use crate::net::check;
 use crate::trial;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +103,15 @@ impl Finding {
         }
     }
 
+    /// Where that is so it is only good to know.
+    #[must_use]
+    pub fn told_if(mut self, is_so: bool) -> Finding {
+        if is_so {
+            self.verdict = Verdict::Told;
+        }
+        self
+    }
+
     #[must_use]
     pub fn with(mut self, name: &str, value: f64) -> Finding {
         self.figures.insert(name.to_owned(), value);
@@ -152,18 +160,6 @@ pub const CHECKS: [Check; 6] = [
         run: counting::run,
     },
 ];
-
-impl From<check::Finding> for Finding {
-    fn from(found: check::Finding) -> Finding {
-        match found.is_right {
-            Some(holds) => Finding::new(found.what, found.wanted, found.found, holds),
-            None => Finding {
-                expected: found.wanted,
-                ..Finding::told(found.what, found.found)
-            },
-        }
-    }
-}
 
 /// What was found; what is merely absent here says so itself, and anything else should have worked.
 fn or_missed(name: &str, found: io::Result<Vec<Finding>>) -> Vec<Finding> {

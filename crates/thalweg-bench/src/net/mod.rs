@@ -15,10 +15,9 @@
 //! checksum. TUN devices carry no Ethernet header; its 14 bytes are added for each packet.
 
 pub mod capture;
-pub mod check;
 pub mod command;
 pub mod emulator;
-mod loss;
+pub mod loss;
 mod meter;
 pub mod nest;
 pub mod network;
