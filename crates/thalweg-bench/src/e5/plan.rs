@@ -349,14 +349,15 @@ impl Plan {
     }
 
     fn bars(&mut self, budget: Budget) {
-        for condition in rows::conditions() {
+        for condition in rows::CONDITIONS.iter() {
             let is_far = |worker: &Worker| worker.rtt > LOOPBACK_MAX;
-            if condition.scenario.workers.iter().any(is_far) {
+            let scenario = condition.scenario();
+            if scenario.workers.iter().any(is_far) {
                 // Delays that are made above TCP are not what the row is about.
                 continue;
             }
-            if let Some(scenario) = affordable(condition.scenario, budget) {
-                let place = ("bars", condition.name, "");
+            if let Some(scenario) = affordable(scenario, budget) {
+                let place = ("bars", condition.name.as_str(), "");
                 self.add(place, ADAPTIVE, scenario, Some(condition.bar));
             }
         }

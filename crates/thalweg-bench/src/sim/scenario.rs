@@ -1,12 +1,14 @@
 //! What is simulated: workers, work, arrivals, and what happens to them. Times are seconds.
 
+use serde::Deserialize;
 use thalweg_kernel::{OrderKey, SettlesWhen};
 use thalweg_model::Reliability;
 
 use super::random::Random;
 
 /// A law of service times; the mean is 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Law {
     Deterministic,
     /// Evenly off by this part at the most.
@@ -22,7 +24,8 @@ pub enum Law {
     Size,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
     /// Independently of each other.
     Poisson,
@@ -38,7 +41,8 @@ pub enum Arrivals {
 /// When a worker acknowledges; what is said at most once is never acknowledged.
 ///
 /// An exactly-once message has two steps: PUBREC, and PUBCOMP after the broker's PUBREL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Acks {
     /// When it is done with the message. Exactly once: it records the message on receipt, works on it when it is
     /// released, and completes when it is done, as paho does.
@@ -52,7 +56,8 @@ pub enum Acks {
 }
 
 /// What a worker says of its load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reports {
     Never,
     /// What waits and what a message took, every so many seconds: the thesis's client.
@@ -79,7 +84,8 @@ impl Reports {
 }
 
 /// A member of the group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Worker {
     /// Mean time that one message takes.
     pub mean: f64,
@@ -89,6 +95,7 @@ pub struct Worker {
     pub declares: bool,
     pub acks: Acks,
     /// As reliably it subscribes.
+    #[serde(skip)]
     pub reliability: Reliability,
     /// What it says of its load.
     pub reports: Reports,
@@ -103,6 +110,7 @@ pub struct Worker {
     /// Its weight, if it names one.
     pub weight: Option<u16>,
     /// When it acknowledges, as it says.
+    #[serde(skip)]
     pub says: Option<SettlesWhen>,
 }
 
@@ -123,7 +131,8 @@ pub struct Incident {
     pub lasts: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum What {
     /// Its process does nothing and says nothing for a while.
     Freeze,
@@ -198,17 +207,26 @@ pub struct Job {
 pub fn worker(mean: f64) -> Worker {
     Worker {
         mean,
-        handlers: 1,
-        declares: false,
-        acks: Acks::Processed,
-        reliability: Reliability::AtLeastOnce,
-        reports: Reports::Never,
-        rtt: 0.0004,
-        jitter: 0.25,
-        wakes: 0.0,
-        counts_to: u64::MAX,
-        weight: None,
-        says: None,
+        ..Worker::default()
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Worker {
+        Worker {
+            mean: 0.0,
+            handlers: 1,
+            declares: false,
+            acks: Acks::Processed,
+            reliability: Reliability::AtLeastOnce,
+            reports: Reports::Never,
+            rtt: 0.0004,
+            jitter: 0.25,
+            wakes: 0.0,
+            counts_to: u64::MAX,
+            weight: None,
+            says: None,
+        }
     }
 }
 

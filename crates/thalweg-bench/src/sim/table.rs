@@ -7,7 +7,7 @@ use thalweg_balance::GroupStrategy::{self, Adaptive, Random, RoundRobin, Score};
 use thalweg_model::Reliability;
 
 use super::outcome::Outcome;
-use super::rows::{Condition, Measured, churn, conditions, exactly_once};
+use super::rows::{CONDITIONS, Condition, Measured, churn, exactly_once};
 use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, What};
 use super::thesis::{self, PERIOD, PERIOD_OF_TABLE_7, Steady, one, steady, two};
 use super::world::run;
@@ -111,9 +111,9 @@ impl fmt::Display for Row {
 /// are ten only from there on.
 pub fn table(seeds: u64, messages: usize) -> Vec<Row> {
     let mut rows = Vec::new();
-    for condition in conditions() {
+    for condition in CONDITIONS.iter() {
         let measured = condition.measure(Adaptive, messages, 101..101 + seeds);
-        rows.extend(of_condition(&condition, &measured));
+        rows.extend(of_condition(condition, &measured));
     }
     rows.extend(rules(messages));
     rows.extend(study(10));
@@ -154,7 +154,8 @@ pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
         let worst = each(&measured.runs, of).into_iter().fold(0.0, f64::max);
         rows.push(row(figure, unit, worst, Bar::AtMost(most)));
     };
-    let incidents = &condition.scenario.incidents;
+    let scenario = condition.scenario();
+    let incidents = &scenario.incidents;
     let is_any = |of: fn(&What) -> bool| incidents.iter().any(|it| of(&it.what));
     if is_any(|it| matches!(it, What::Freeze | What::Death | What::Stuck)) {
         // One that is stuck comes back at once, and may be given something, and evicted, again.
@@ -171,7 +172,7 @@ pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
     if !incidents.is_empty() {
         worst("lost", "messages", |run| run.lost as f64, 0.0);
     }
-    if condition.scenario.ordered.is_some() {
+    if scenario.ordered.is_some() {
         let inversions = |run: &Outcome| run.inversions as f64;
         worst("inversions", "messages", inversions, 0.0);
     }

@@ -99,10 +99,10 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
         shape("bar, QoS 1", bar(groups, "adaptive+qos1", 4.0)),
         shape("bar, silent", silent_bar(groups)),
     ];
-    for condition in rows::conditions() {
-        let group = find(groups, "bars", condition.name, "", "adaptive");
+    for condition in rows::CONDITIONS.iter() {
+        let group = find(groups, "bars", &condition.name, "", "adaptive");
         shapes.extend(group.and_then(against_the_limit).map(|ours| Shape {
-            id: condition.name,
+            id: &condition.name,
             what: "mean and 99 % of the response as multiples of the work-conserving limit",
             paper: "no study: this project's bars",
             baseline: not_asked(),

@@ -158,7 +158,7 @@ fn every_strategy_serves_everybody_at_least_once() {
     let frozen = condition("a member frozen for 10 s").expect("there is");
     let mut scenario = Scenario {
         messages: 3_000,
-        ..frozen.scenario
+        ..frozen.scenario()
     }
     .at_load(0.3);
     for incident in &mut scenario.incidents {

@@ -1,7 +1,7 @@
 //! The whole table in full size.
 
 use thalweg_balance::GroupStrategy;
-use thalweg_bench::sim::rows::conditions;
+use thalweg_bench::sim::rows::CONDITIONS;
 use thalweg_bench::sim::table::{Row, Source, of_condition, rules, study};
 
 /// What is known to miss, and why.
@@ -34,7 +34,7 @@ fn everything_that_is_asked_holds_in_full_size() {
         .unwrap_or_default();
     let mut rows = Vec::new();
     let is_asked = |name: &str| only.split(';').any(|part| name.contains(part));
-    for condition in conditions().iter().filter(|it| is_asked(it.name)) {
+    for condition in CONDITIONS.iter().filter(|it| is_asked(&it.name)) {
         let measured = condition.measure(strategy, messages, 101..101 + seeds);
         let of_it = of_condition(condition, &measured);
         of_it.iter().for_each(|row| println!("{row}"));
