@@ -2,9 +2,9 @@
 
 use thalweg_kernel::access::Access;
 use thalweg_kernel::{
-    Answer, CloseReason, Closing, ConsumerEnd, Content, Delivery, Draft, Effects, GroupPolicy,
-    GroupStrategy, Kernel, LastValueWish, Limits, LinkId, LoadReport, Observed, OpenSession, Sent,
-    SessionId, Settled, ShardId, Tag, Ticket, Verdict, Wish, WorkTerms,
+    Answer, CloseReason, ConsumerEnd, Content, Delivery, Draft, Effects, GroupPolicy,
+    GroupStrategy, Kernel, LastValueWish, Limits, LinkId, Observed, OpenSession, Sent, SessionId,
+    ShardId, Tag, Ticket, Wish, WorkTerms,
 };
 use thalweg_model::{Filter, Reliability, RetainOp, Span, Time};
 
@@ -33,8 +33,8 @@ pub(super) enum Asked {
 }
 
 pub(super) struct Broker {
-    kernel: Kernel,
-    outbox: Outbox,
+    pub(super) kernel: Kernel,
+    pub(super) outbox: Outbox,
     publishers: Vec<SessionId>,
     addresses: Vec<String>,
     payload: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Broker {
 
 /// Each with the worker whose connection it is about; numbers beyond are publishers.
 #[derive(Default)]
-struct Outbox(Vec<(usize, Asked)>);
+pub(super) struct Outbox(Vec<(usize, Asked)>);
 
 impl Outbox {
     fn push(&mut self, link: LinkId, asked: Asked) {
@@ -141,23 +141,6 @@ impl Broker {
         session
     }
 
-    /// A worker's connection has ended.
-    pub(super) fn leave(&mut self, worker: usize, session: SessionId, how: Closing, now: Time) {
-        self.kernel.close_link(
-            session,
-            LinkId(worker as u32),
-            how,
-            None,
-            now,
-            &mut self.outbox,
-        );
-    }
-
-    /// The network of a worker's connection was measured.
-    pub(super) fn measured(&mut self, session: SessionId, least: Span, jitter: Span) {
-        self.kernel.round_trip_measured(session, least, jitter);
-    }
-
     /// A message is published.
     pub(super) fn publish(
         &mut self,
@@ -193,43 +176,11 @@ impl Broker {
         }
     }
 
-    /// A worker is done with a message.
-    pub(super) fn settle(&mut self, session: SessionId, tag: Tag, now: Time) -> Settled {
-        let out = &mut self.outbox;
-        self.kernel.settle(session, tag, Verdict::Accept, now, out)
-    }
-
-    /// A worker has an exactly-once message.
-    pub(super) fn receive(&mut self, session: SessionId, tag: Tag, now: Time) {
-        self.kernel.receive(session, tag, now, &mut self.outbox);
-    }
-
-    /// What was held for a batch of the journal has left.
-    pub(super) fn is_safe(&mut self, batch: u64, now: Time) {
-        self.kernel.batch_is_safe(batch, now, &mut self.outbox);
-    }
-
-    /// A worker says what it has to do.
-    pub(super) fn report(&mut self, session: SessionId, report: &LoadReport, now: Time) {
-        self.kernel
-            .report_load(session, report, now, &mut self.outbox);
-    }
-
     pub(super) fn fire(&mut self, now: Time) {
         self.kernel.on_timeout(now, &mut self.outbox);
         if self.kernel.has_work() {
             self.kernel.work(now, &mut self.outbox);
         }
-    }
-
-    /// When [`Broker::fire`] should be called next.
-    pub(super) fn due(&self) -> Time {
-        self.kernel.poll_timeout()
-    }
-
-    /// Messages that wait for any worker.
-    pub(super) fn waiting(&self) -> usize {
-        self.kernel.totals().waiting
     }
 
     /// What the kernel has asked for since it was last looked at; `asked` is emptied first. The number of the batch that

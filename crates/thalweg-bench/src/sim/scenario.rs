@@ -105,8 +105,6 @@ pub struct Worker {
     pub jitter: f64,
     /// What it takes to wake up, on average, beyond the network's time: no network shows that.
     pub wakes: f64,
-    /// It counts no more than this of what waits.
-    pub counts_to: u64,
     /// Its weight, if it names one.
     pub weight: Option<u16>,
     /// When it acknowledges, as it says.
@@ -184,8 +182,6 @@ pub struct Scenario {
     pub ordered: Option<OrderKey>,
     /// Only messages that came in this time count, if given; else all but the first tenth.
     pub counted: Option<(f64, f64)>,
-    /// Whether the broker measures the network of its connections.
-    pub measures_network: bool,
     /// What the journal takes to write down what came meanwhile; 0 for sessions that it does not keep.
     pub sync: f64,
     /// Names the arrivals and service demands.
@@ -223,7 +219,6 @@ impl Default for Worker {
             rtt: 0.0004,
             jitter: 0.25,
             wakes: 0.0,
-            counts_to: u64::MAX,
             weight: None,
             says: None,
         }
@@ -259,7 +254,6 @@ impl Scenario {
             keys: 0,
             ordered: None,
             counted: None,
-            measures_network: true,
             sync: 0.0,
             seed: 101,
         }

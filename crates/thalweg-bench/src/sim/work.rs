@@ -17,8 +17,7 @@ pub(super) enum Word {
     Released(Tag),
     Closed,
     // To the broker.
-    Settled(Tag),
-    Recorded(Tag),
+    Said(Acknowledgement),
     Report { waiting: u64, each: u64 },
 }
 
@@ -94,7 +93,7 @@ impl World<'_> {
                 let rtt = self.scenario.workers[worker].rtt;
                 return self.after(2.0 * rtt, Event::Connects(worker));
             }
-            Word::Settled(_) | Word::Recorded(_) | Word::Report { .. } => {}
+            Word::Said(_) | Word::Report { .. } => {}
         }
         self.go_on(worker);
     }
@@ -114,11 +113,7 @@ impl World<'_> {
         let work = &mut self.clients[worker].work;
         if let (Some(connection), said) = (work.connection, work.said()) {
             for said in said {
-                let word = match said {
-                    Acknowledgement::Recorded(tag) => Word::Recorded(tag),
-                    Acknowledgement::Settled(tag, _) => Word::Settled(tag),
-                };
-                self.say(worker, connection, word);
+                self.say(worker, connection, Word::Said(said));
             }
         }
         self.plan_report(worker);

@@ -11,7 +11,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use thalweg_kernel::{
-    CloseReason, Closing, GroupStrategy, LoadReport, SessionId, Settled, Tag, WorkTerms,
+    CloseReason, Closing, GroupStrategy, LinkId, LoadReport, SessionId, Settled, Tag, Verdict,
+    WorkTerms,
 };
 use thalweg_model::{Reliability, Span, Time};
 
@@ -20,6 +21,7 @@ use super::outcome::Outcome;
 use super::random::Random;
 use super::scenario::{Acks, Incident, Job, Reports, Scenario, What};
 use super::work::{Client, Word};
+use super::worker::Acknowledgement;
 
 /// The clock does not start at zero, which could mean "never".
 const EPOCH: u64 = 1_000_000_000_000;
@@ -203,9 +205,7 @@ impl<'a> World<'a> {
         if let Some(first) = self.jobs.first() {
             self.at(time(first.at), Event::Publish(0));
         }
-        if scenario.measures_network {
-            self.at(time(0.0), Event::Measure);
-        }
+        self.at(time(0.0), Event::Measure);
         let end = time(self.jobs.last().map_or(0.0, |job| job.at) + LINGERS);
         while self.undone > 0
             && let Some(Reverse((at, _, event))) = self.events.pop()
@@ -251,7 +251,10 @@ impl<'a> World<'a> {
                     self.at(at, Event::Arrives(worker, connection, word));
                 }
             }
-            Event::Safe(batch) => self.broker.is_safe(batch, self.now),
+            Event::Safe(batch) => {
+                let Broker { kernel, outbox, .. } = &mut self.broker;
+                kernel.batch_is_safe(batch, self.now, outbox);
+            }
             Event::Done(worker, number) => self.handler_done(worker, number),
             Event::ReportDue(worker) => self.report_due(worker),
             Event::Measure => {
@@ -342,9 +345,7 @@ impl<'a> World<'a> {
             Some(self.broker.join(worker, spec.reliability, terms, self.now));
         let phase = self.random.unit();
         self.client_connected(worker, connection, phase);
-        if self.scenario.measures_network {
-            self.measure(worker);
-        }
+        self.measure(worker);
         self.heed();
     }
 
@@ -354,8 +355,10 @@ impl<'a> World<'a> {
         let Some(session) = self.seats[worker].session else {
             return;
         };
+        let (least, jitter) = (span(spec.rtt), span(spec.rtt * spec.jitter * 0.75));
         self.broker
-            .measured(session, span(spec.rtt), span(spec.rtt * spec.jitter * 0.75));
+            .kernel
+            .round_trip_measured(session, least, jitter);
     }
 
     /// The broker is notified that a worker's connection has ended.
@@ -363,7 +366,8 @@ impl<'a> World<'a> {
         let Some(session) = self.unseat(worker) else {
             return;
         };
-        self.broker.leave(worker, session, how, self.now);
+        let Broker { kernel, outbox, .. } = &mut self.broker;
+        kernel.close_link(session, LinkId(worker as u32), how, None, self.now, outbox);
         self.heed();
     }
 
@@ -433,9 +437,21 @@ impl<'a> World<'a> {
         let Some(session) = seat.session.filter(|_| seat.connection == connection) else {
             return;
         };
+        let Broker { kernel, outbox, .. } = &mut self.broker;
         match word {
-            Word::Settled(tag) => self.settled(worker, session, tag),
-            Word::Recorded(tag) => self.broker.receive(session, tag, self.now),
+            Word::Said(Acknowledgement::Settled(tag, _)) => {
+                let settled = kernel.settle(session, tag, Verdict::Accept, self.now, outbox);
+                if settled == Settled::Known {
+                    let seat = &mut self.seats[worker];
+                    seat.unsettled = seat.unsettled.saturating_sub(1);
+                    if seat.unsettled == 0 {
+                        seat.idle_since = self.now;
+                    }
+                }
+            }
+            Word::Said(Acknowledgement::Recorded(tag)) => {
+                kernel.receive(session, tag, self.now, outbox);
+            }
             Word::Report { waiting, each } => {
                 let spec = &self.scenario.workers[worker];
                 let concurrency = spec.declared();
@@ -449,21 +465,11 @@ impl<'a> World<'a> {
                     concurrency,
                 };
                 self.outcome.reports += 1;
-                self.broker.report(session, &report, self.now);
+                kernel.report_load(session, &report, self.now, outbox);
             }
             Word::Message { .. } | Word::Released(_) | Word::Closed => {}
         }
         self.heed();
-    }
-
-    fn settled(&mut self, worker: usize, session: SessionId, tag: Tag) {
-        if self.broker.settle(session, tag, self.now) == Settled::Known {
-            let seat = &mut self.seats[worker];
-            seat.unsettled = seat.unsettled.saturating_sub(1);
-            if seat.unsettled == 0 {
-                seat.idle_since = self.now;
-            }
-        }
     }
 
     /// Carries out what the kernel has asked for.
@@ -496,12 +502,12 @@ impl<'a> World<'a> {
             self.at(safe_at, Event::Safe(batch));
         }
         self.asked = asked;
-        let due = self.broker.due().max(self.now);
+        let due = self.broker.kernel.poll_timeout().max(self.now);
         if due < self.timer {
             self.timer = due;
             self.at(due, Event::Kernel);
         }
-        let waiting = self.broker.waiting();
+        let waiting = self.broker.kernel.totals().waiting;
         self.waits(waiting);
     }
 
