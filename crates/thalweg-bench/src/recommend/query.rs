@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, FromArgMatches, ValueEnum};
 
 use super::axes::{AXES, Axis, short, unevenness};
 use super::capability::Need;
@@ -225,9 +225,20 @@ impl RecommendArgs {
         parts.join("; ")
     }
 
+    /// Takes one more flag; what is not said stays as it is.
+    fn answer(&mut self, flag: &str, value: &str) -> Result<(), clap::Error> {
+        let command = Self::augment_args_for_update(Command::new("").no_binary_name(true));
+        let command = ["objective", "energy_profile"]
+            .iter()
+            .fold(command, |it, name| {
+                it.mut_arg(name, |arg| arg.default_value(None))
+            });
+        self.update_from_arg_matches(&command.try_get_matches_from([flag, value])?)
+    }
+
     /// Asks for what the flags say. An empty line leaves an answer out.
     pub fn ask(&mut self, input: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-        for (question, answer) in QUESTIONS {
+        for (flag, question) in QUESTIONS {
             loop {
                 write!(out, "{question}: ")?;
                 out.flush()?;
@@ -235,7 +246,7 @@ impl RecommendArgs {
                 if input.read_line(&mut line)? == 0 || line.trim().is_empty() {
                     break;
                 }
-                match answer(self, line.trim()) {
+                match self.answer(flag, &line.replace(char::is_whitespace, "")) {
                     Ok(()) => break,
                     Err(words) => writeln!(out, "{words}")?,
                 }
@@ -245,57 +256,25 @@ impl RecommendArgs {
     }
 }
 
-/// Sets what a question is about, or says what an answer has to be.
-type Answer = fn(&mut RecommendArgs, &str) -> Result<(), String>;
-
-/// What is asked, and where the answer goes.
-const QUESTIONS: [(&str, Answer); 9] = [
-    ("Size of a message (60B, 4kB)", |it, text| {
-        set(&mut it.payload, units::size(text))
-    }),
-    ("Messages a second of each publisher (1/s)", |it, text| {
-        set(&mut it.rate, units::frequency(text))
-    }),
-    ("Publishers", |it, text| set(&mut it.pairs, some(text))),
-    ("Subscribers of each topic", |it, text| {
-        set(&mut it.fanout, some(text))
-    }),
-    ("Packets lost each way (15%)", |it, text| {
-        set(&mut it.loss, units::loss(text))
-    }),
-    ("Round trip of the network (20ms)", |it, text| {
-        set(&mut it.rtt, units::span(text))
-    }),
-    ("What the network carries (1mbit)", |it, text| {
-        set(&mut it.bandwidth, units::rate(text))
-    }),
+/// What is asked, and the flag that takes the answer.
+const QUESTIONS: [(&str, &str); 9] = [
+    ("--payload", "Size of a message (60B, 4kB)"),
+    ("--rate", "Messages a second of each publisher (1/s)"),
+    ("--pairs", "Publishers"),
+    ("--fanout", "Subscribers of each topic"),
+    ("--loss", "Packets lost each way (15%)"),
+    ("--rtt", "Round trip of the network (20ms)"),
+    ("--bandwidth", "What the network carries (1mbit)"),
     (
+        "--need",
         "Needs, by commas (at-least-once, exactly-once, wildcards, lvc, p2p, content-filter, decentralised, multicast, \
          expiry, priority, shared-group)",
-        |it, text| {
-            let needs = text.split(',').map(|it| Need::from_str(it.trim(), true));
-            it.needs.extend(needs.collect::<Result<Vec<_>, _>>()?);
-            Ok(())
-        },
     ),
     (
+        "--objective",
         "What is to be good (latency, bytes, throughput, cpu, memory, energy, balanced)",
-        |it, text| {
-            it.objective = Objective::from_str(text, true)?;
-            Ok(())
-        },
     ),
 ];
-
-fn set<T>(to: &mut Option<T>, answer: Result<T, String>) -> Result<(), String> {
-    *to = Some(answer?);
-    Ok(())
-}
-
-fn some(text: &str) -> Result<u32, String> {
-    let count = text.parse().ok().filter(|it| *it > 0);
-    count.ok_or_else(|| format!("{text}: a count"))
-}
 
 /// Bytes of a payload as flags take them.
 pub fn size_flag(count: f64) -> String {
