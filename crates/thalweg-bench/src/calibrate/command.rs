@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{CHECKS, Check, Finding, Verdict, Wishes};
+use super::{CHECKS, Finding, Verdict, Wishes};
 use crate::command::Outcome;
 use crate::results::machine;
 use crate::runner::stopper;
@@ -39,18 +39,18 @@ pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
         quick: args.quick,
     };
     let mut done: Done = Vec::new();
-    for (number, check) in (1..).zip(&CHECKS) {
+    for (number, (name, about, check)) in (1..).zip(CHECKS) {
         if !args.only.is_empty() && !args.only.contains(&number) {
             continue;
         }
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        eprintln!("{number} {}: {}", check.name, check.about);
-        let findings = (check.run)(&wishes, &stop);
+        eprintln!("{number} {name}: {about}");
+        let findings = check(&wishes, &stop);
         // What was cut short says nothing.
         if !stop.load(Ordering::Relaxed) {
-            done.push((number, check.name, findings));
+            done.push((number, name, findings));
         }
     }
     let is_interrupted = stop.load(Ordering::Relaxed);
@@ -122,10 +122,11 @@ fn table(done: &Done) -> String {
 }
 
 fn check_named(text: &str) -> Result<u8, String> {
-    let is_it = |(number, check): &(u8, &Check)| check.name == text || number.to_string() == text;
-    let found = (1..).zip(&CHECKS).find(is_it).map(|(number, _)| number);
+    let mut checks = (1..).zip(CHECKS);
+    let found = checks.find(|(number, it)| it.0 == text || number.to_string() == text);
+    let found = found.map(|(number, _)| number);
     found.ok_or_else(|| {
-        let names = CHECKS.map(|check| check.name).join(", ");
+        let names = CHECKS.map(|it| it.0).join(", ");
         format!("{text} is none of {names}, or 1 to 6")
     })
 }

@@ -119,46 +119,33 @@ impl Finding {
     }
 }
 
-/// A self-test of E0; its number is its place among the calibration's items, from 1.
-#[derive(Clone, Copy, Debug)]
-pub struct Check {
-    pub name: &'static str,
-    pub about: &'static str,
-    /// Runs it; it ends early when told to stop.
-    pub run: fn(&Wishes, &AtomicBool) -> Vec<Finding>,
-}
+/// A self-test of E0: its name, what it is about, and what runs it; that ends early when told to stop. Its number is its place
+/// among the calibration's items, from 1.
+pub type Check = (
+    &'static str,
+    &'static str,
+    fn(&Wishes, &AtomicBool) -> Vec<Finding>,
+);
 
 pub const CHECKS: [Check; 6] = [
-    Check {
-        name: "ceiling",
-        about: "what each driver can send into a null sink",
-        run: ceiling::run,
-    },
-    Check {
-        name: "stall",
-        about: "a broker that stalls shows in the response times",
-        run: stall::run,
-    },
-    Check {
-        name: "queueing",
-        about: "waits at servers of which theory knows them",
-        run: queueing::run,
-    },
-    Check {
-        name: "link",
-        about: "losses, rates and delays of networks",
-        run: link::run,
-    },
-    Check {
-        name: "frames",
-        about: "bytes on the wire, frame by frame",
-        run: frames::run,
-    },
-    Check {
-        name: "counting",
-        about: "gaps, repetitions, reordering",
-        run: counting::run,
-    },
+    (
+        "ceiling",
+        "what each driver can send into a null sink",
+        ceiling::run,
+    ),
+    (
+        "stall",
+        "a broker that stalls shows in the response times",
+        stall::run,
+    ),
+    (
+        "queueing",
+        "waits at servers of which theory knows them",
+        queueing::run,
+    ),
+    ("link", "losses, rates and delays of networks", link::run),
+    ("frames", "bytes on the wire, frame by frame", frames::run),
+    ("counting", "gaps, repetitions, reordering", counting::run),
 ];
 
 /// What was found; what is merely absent here says so itself, and anything else should have worked.

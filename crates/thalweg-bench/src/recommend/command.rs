@@ -25,7 +25,7 @@ pub fn run(args: &RecommendArgs, out: &mut dyn Write) -> io::Result<command::Out
     }
     // Without data there are still capabilities, and what the studies say.
     if sources.is_empty() {
-        sources.push(Source::paper()?);
+        sources.push(Source::paper());
     }
     let advice = advise(&query, &sources);
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);

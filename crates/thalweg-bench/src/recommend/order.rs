@@ -117,7 +117,7 @@ pub fn contradiction(
 ) -> Option<String> {
     let stated = match stated_here {
         Some(stated) => stated,
-        None => stated(query, &published::orders().ok()?)?,
+        None => stated(query, &published::orders())?,
     };
     let best = ranking.candidates.first()?;
     // An order of which only one is left says nothing any more. What our client chose is not told, so it neither confirms nor

@@ -45,64 +45,58 @@ impl Order {
 }
 
 /// The orders of the studies.
-pub fn orders() -> Result<Vec<Order>, String> {
-    serde_json::from_str(include_str!("data/orders.json"))
-        .map_err(|error| format!("orders.json: {error}"))
+pub fn orders() -> Vec<Order> {
+    serde_json::from_str(include_str!("data/orders.json")).expect("it is read by the tests")
 }
 
-pub fn paper() -> Result<Vec<(Cell, Row)>, String> {
-    table("paper.csv", include_str!("data/paper.csv"))
+pub fn paper() -> Vec<(Cell, Row)> {
+    table(include_str!("data/paper.csv"))
 }
 
 /// What we computed from the protocols' rules.
-pub fn expected() -> Result<Vec<(Cell, Row)>, String> {
-    table("expected.csv", include_str!("data/expected.csv"))
+pub fn expected() -> Vec<(Cell, Row)> {
+    table(include_str!("data/expected.csv"))
 }
 
-fn table(file: &str, text: &str) -> Result<Vec<(Cell, Row)>, String> {
-    let mut lines = text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+fn table(text: &'static str) -> Vec<(Cell, Row)> {
+    let is_line = |line: &&str| !line.starts_with('#') && !line.trim().is_empty();
+    let mut lines = text.lines().filter(is_line);
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    lines
-        .map(|line| {
-            let fields = head.iter().copied().zip(line.split(',').map(str::trim));
-            let fields = fields.collect();
-            trial(&fields).ok_or_else(|| format!("{file}: this line is no line of it: {line}"))
-        })
-        .collect()
+    let fields = |line: &'static str| head.iter().copied().zip(line.split(',').map(str::trim));
+    lines.map(|line| trial(&fields(line).collect())).collect()
 }
 
 /// The columns are explained at the head of the files.
-fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
+fn trial(fields: &BTreeMap<&str, &str>) -> (Cell, Row) {
     let text = |name: &str| fields.get(name).copied().unwrap_or_default();
     // Empty is none; else it has to be a number.
-    let number = |name: &str| match text(name) {
-        "" => Some(None),
-        it => it.parse::<f64>().ok().map(Some),
+    let number = |name: &str| {
+        let it = Some(text(name)).filter(|it| !it.is_empty());
+        it.map(|it| it.parse::<f64>().expect("it is read by the tests"))
     };
-    let or = |name: &str, otherwise: f64| Some(number(name)?.unwrap_or(otherwise));
-    let protocol: Protocol = serde_json::from_value(text("protocol").into()).ok()?;
+    let known = |name: &str| number(name).unwrap_or_else(|| panic!("{name} of {fields:?}"));
+    let or = |name: &str, otherwise: f64| number(name).unwrap_or(otherwise);
+    let protocol: Protocol = serde_json::from_value(text("protocol").into()).expect("a protocol");
     let leg = Leg {
         protocol,
-        qos: or("qos", 0.0)? as u8,
+        qos: or("qos", 0.0) as u8,
         version: 3,
-        window: or("window", 20.0)? as u32,
+        window: or("window", 20.0) as u32,
     };
-    let flows = or("flows", 1.0)? as u32;
+    let flows = or("flows", 1.0) as u32;
     let load = match text("load") {
         "flood" => Load::Flood { flows },
         "open" => Load::Open {
-            rate: number("rate_per_s")??,
+            rate: known("rate_per_s"),
             flows,
             arrivals: "periodic".to_owned(),
         },
-        _ => return None,
+        load => panic!("there is no load {load}"),
     };
     let axes = ["policy", "strategy", "timers", "members", "neighbour"];
     let axes = axes.map(|name| (name.to_owned(), text(name).to_owned()));
-    let bytes = number("payload_bytes")?? as u32;
-    let fan_out = or("fan_out", 1.0)? as u32;
+    let bytes = known("payload_bytes") as u32;
+    let fan_out = or("fan_out", 1.0) as u32;
     let cell = Cell {
         experiment: format!("{} {}", text("study"), text("origin")),
         axes: axes.into_iter().filter(|(_, it)| !it.is_empty()).collect(),
@@ -110,8 +104,8 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
         publish: leg,
         subscribe: leg,
         link: Link {
-            loss: or("loss_percent", 0.0)? / 100.0,
-            rate: number("link_mbit")?.map(|it| (it * 1e6) as u64),
+            loss: or("loss_percent", 0.0) / 100.0,
+            rate: number("link_mbit").map(|it| (it * 1e6) as u64),
             ..cable()
         },
         workload: Workload::Fixed { bytes },
@@ -121,20 +115,20 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
     };
     // So many messages that what was published keeps its digits.
     const MESSAGES: u64 = 1_000_000;
-    let per_s = number("per_s")?;
-    let (mean, p90) = (number("mean_us")?, number("p90_us")?);
+    let per_s = number("per_s");
+    let (mean, p90) = (number("mean_us"), number("p90_us"));
     let mut row = Row {
         delivered: MESSAGES,
         seconds: per_s.map_or(0.0, |rate| MESSAGES as f64 / rate),
         payload_bytes: MESSAGES * u64::from(bytes),
-        wire_bytes: number("wire_bytes")?.map(|it| (it * MESSAGES as f64) as u64),
+        wire_bytes: number("wire_bytes").map(|it| (it * MESSAGES as f64) as u64),
         ..Row::blank(Standing::Valid)
     };
     if mean.or(p90).is_some() {
         row.response = Quantiles {
             count: MESSAGES,
             mean: mean.unwrap_or(f64::NAN),
-            sd: or("sd_us", f64::NAN)?,
+            sd: or("sd_us", f64::NAN),
             p90: p90.unwrap_or(f64::NAN),
             ..Quantiles::UNKNOWN
         };
@@ -142,7 +136,7 @@ fn trial(fields: &BTreeMap<&str, &str>) -> Option<(Cell, Row)> {
     if !text("not_valid").is_empty() {
         row.standing = Standing::GeneratorLimited(text("not_valid").to_owned());
     }
-    Some((cell, row))
+    (cell, row)
 }
 
 fn cable() -> Link {

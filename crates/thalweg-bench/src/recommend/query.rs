@@ -13,6 +13,7 @@ use crate::cell::word;
 use crate::energy;
 use crate::net::Loss;
 use crate::net::units;
+use crate::sim::command::{Members, members};
 
 /// `thalweg bench recommend`
 #[derive(Args, Clone, Debug, Default)]
@@ -109,10 +110,6 @@ pub enum Objective {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights(pub Vec<(Metric, f64)>);
 
-/// What a message takes each member, in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Members(pub Vec<f64>);
-
 fn weights(text: &str) -> Result<Weights, String> {
     let weight = |part: &str| {
         let (name, weight) = part
@@ -130,17 +127,6 @@ fn weights(text: &str) -> Result<Weights, String> {
         .map(weight)
         .collect::<Result<_, _>>()
         .map(Weights)
-}
-
-fn members(text: &str) -> Result<Members, String> {
-    let times: Vec<f64> = text
-        .split(',')
-        .map(|part| Ok(units::span(part.trim())?.as_secs_f64() * 1e3))
-        .collect::<Result<_, String>>()?;
-    match times.iter().all(|time| *time > 0.0) {
-        true => Ok(Members(times)),
-        false => Err(format!("{text}: a member needs some time for a message")),
-    }
 }
 
 fn profile(text: &str) -> Result<String, String> {

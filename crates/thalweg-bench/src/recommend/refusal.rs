@@ -136,7 +136,10 @@ impl Refusal {
 /// What measures the point that is asked for, with all protocols of the common API.
 pub fn command(query: &RecommendArgs) -> String {
     if let Some(members) = &query.members {
-        let times = members.0.iter().map(|time| format!("{}ms", short(*time)));
+        let times = members
+            .0
+            .iter()
+            .map(|time| format!("{}ms", short(1e3 * time)));
         return format!(
             "thalweg bench sim share --members {} --service deterministic --arrivals periodic",
             times.collect::<Vec<_>>().join(",")

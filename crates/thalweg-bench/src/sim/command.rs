@@ -192,7 +192,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-fn members(text: &str) -> Result<Members, String> {
+pub(crate) fn members(text: &str) -> Result<Members, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
         let (count, each) = match part.split_once('x') {

@@ -80,7 +80,7 @@ fn a_calibration_that_is_written_is_read_by_the_client() {
     assert_eq!(of("mqtt")["latency_mean_ms"], 10.5);
     // CoAP's two senders wait by timers of their own.
     assert!(of("coap")["latency_mean_ms"].is_null());
-    let paper = Source::paper().expect("it is in the program");
+    let paper = Source::paper();
     assert!(
         calibration(&[paper]).is_err(),
         "what was not measured here is no calibration"

@@ -44,8 +44,8 @@ struct Question {
 fn source(name: &str) -> Source {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-results");
     let source = match name {
-        "paper" => Source::paper(),
-        "expected" => Source::expected(),
+        "paper" => Ok(Source::paper()),
+        "expected" => Ok(Source::expected()),
         "own" => Source::open(&results.join("2026-11-22-point")),
         "e2d" => Source::open(&results.join("2026-11-22-standard/E2d")),
         "made" => Ok(made()),
