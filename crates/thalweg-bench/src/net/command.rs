@@ -75,9 +75,9 @@ pub enum NetCommand {
         #[arg(value_name = "PROGRAM", required = true, last = true)]
         program: Vec<String>,
     },
-    /// Measure what networks do on this machine: loss, bytes, delay
+    /// Measure what networks do on this machine: loss, bytes, rate, delay
     ///
-    /// Exits with 3 if loss is outside of its interval, a byte is miscounted or a packet comes early.
+    /// Exits with 3 if loss is outside of its interval, a byte is miscounted, a rate is off or a packet comes early.
     Check {
         /// Packets for each loss and direction
         #[arg(long, value_name = "N", default_value_t = 100_000)]
