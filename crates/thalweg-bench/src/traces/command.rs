@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueEnum};
 
@@ -11,7 +10,7 @@ use super::classes::{Class, Order, generate};
 use super::trace::{Body, Trace};
 use crate::command::Outcome;
 use crate::net::nest;
-use crate::runner::{Trial, stopper};
+use crate::runner::stopper;
 use crate::scenario::command::{ResultArgs, RunArgs, measure};
 use crate::scenario::{self, Scenario};
 use crate::trial;
@@ -143,25 +142,15 @@ pub struct ReplayArgs {
 }
 
 pub fn replay(args: &ReplayArgs, out: &mut dyn Write) -> io::Result<Outcome> {
-    nest::enter_for(&scenario_of(args)?.cells)?;
-    replay_with(args, out, &stopper(), &trial::run)
-}
-
-/// The same with something else that measures.
-pub fn replay_with(
-    args: &ReplayArgs,
-    out: &mut dyn Write,
-    stop: &AtomicBool,
-    trial: &Trial<'_>,
-) -> io::Result<Outcome> {
     let scenario = scenario_of(args)?;
+    nest::enter_for(&scenario.cells)?;
     let run = RunArgs {
         scenario: args.trace.clone(),
         changes: scenario::command::Changes::default(),
         side_by_side: 1,
         results: args.results.clone(),
     };
-    measure(&scenario, &run, out, stop, trial)
+    measure(&scenario, &run, out, &stopper(), &trial::run)
 }
 
 /// A scenario like any other: the same checks, the same files.
