@@ -115,11 +115,9 @@ fn hurry() {
 }
 
 /// The strategies that cells ask for.
-const STRATEGIES: [&str; 8] = [
+const STRATEGIES: [&str; 6] = [
     "random",
     "round-robin",
-    "sticky",
-    "hash-topic",
     "weighted",
     "least-outstanding",
     "score",

@@ -14,48 +14,25 @@ use crate::sim::scenario::{Acks, Arrivals, Law, Reports, Scenario, What, Worker,
 use crate::sim::{rows, run};
 use crate::studies::plan::{self, Budget, Part};
 
-/// A strategy: its name in tables, as the broker's settings name it, and how the broker is told.
-#[derive(Clone, Copy, Debug)]
-struct Variant(&'static str, &'static str, Reporting);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reporting {
-    /// As the scenario says.
-    AsItIs,
-    /// By events besides the regular reports.
-    Events,
-    /// Messages are acknowledged when they are processed, and nothing is reported.
-    Acks,
-    Nothing,
-}
-
-const RANDOM: Variant = Variant("random", "random", Reporting::AsItIs);
-const ROUND_ROBIN: Variant = Variant("round-robin", "round-robin", Reporting::AsItIs);
-const WEIGHTED: Variant = Variant("weighted", "weighted", Reporting::AsItIs);
-const SCORE: Variant = Variant("score", "score", Reporting::AsItIs);
-const SCORE_SILENT: Variant = Variant("score+silent", "score", Reporting::Nothing);
-const LEAST: Variant = Variant(
+/// What the thesis measures, and what stands beside it: strategies as the broker's settings name them, and behind a `+` how
+/// the broker is told ([`told`]), where that is not as the scenario says.
+const CORE: [&str; 7] = [
+    "random",
+    "round-robin",
+    "score",
     "least-outstanding+qos1",
-    "least-outstanding",
-    Reporting::Acks,
-);
-const ADAPTIVE: Variant = Variant("adaptive", "adaptive", Reporting::AsItIs);
-const ADAPTIVE_EVENTS: Variant = Variant("adaptive+events", "adaptive", Reporting::Events);
-const ADAPTIVE_ACKS: Variant = Variant("adaptive+qos1", "adaptive", Reporting::Acks);
-const ADAPTIVE_SILENT: Variant = Variant("adaptive+silent", "adaptive", Reporting::Nothing);
-
-/// What the thesis measures, and what stands beside it.
-const CORE: [Variant; 7] = [
-    RANDOM,
-    ROUND_ROBIN,
-    SCORE,
-    LEAST,
-    ADAPTIVE,
-    ADAPTIVE_EVENTS,
-    ADAPTIVE_ACKS,
+    "adaptive",
+    "adaptive+events",
+    "adaptive+qos1",
 ];
 /// What is worth a sweep.
-const SWEPT: [Variant; 5] = [ROUND_ROBIN, SCORE, ADAPTIVE, ADAPTIVE_EVENTS, ADAPTIVE_ACKS];
+const SWEPT: [&str; 5] = [
+    "round-robin",
+    "score",
+    "adaptive",
+    "adaptive+events",
+    "adaptive+qos1",
+];
 
 /// How long a publisher of the thesis publishes.
 const LASTS: f64 = 15.0;
@@ -68,7 +45,6 @@ pub struct Recipe {
     /// The first of them.
     pub cell: Cell,
     repeats: u32,
-    variant: Variant,
     scenario: Scenario,
     bars: Option<(f64, f64)>,
 }
@@ -99,7 +75,7 @@ pub fn smoke() -> Vec<Recipe> {
         ..two(PERIOD)
     };
     let place = ("core", "S2", "d=10.44ms");
-    plan.every(place, &[ROUND_ROBIN, ADAPTIVE_ACKS], &scenario);
+    plan.every(place, &["round-robin", "adaptive+qos1"], &scenario);
     plan.recipes
 }
 
@@ -127,15 +103,12 @@ pub struct Task {
     pub cell: Cell,
     /// Its number in the run: in topics, names of clients and payloads.
     pub number: u32,
-    /// The strategy, as the broker's settings name it.
-    pub strategy: &'static str,
     pub scenario: Scenario,
-    /// Bars for mean and 99th percentile as multiples of the limit.
-    pub bars: Option<(f64, f64)>,
     /// The limit for the same arrivals and demands: mean, 99th percentile, mean wait, in milliseconds.
     pub limit_ms: (f64, f64, f64),
-    /// Mean and 99th percentile in virtual time for the same arrivals and demands, in milliseconds; of rows with bars.
-    pub virtual_ms: Option<(f64, f64)>,
+    /// Bars for mean and 99th percentile as multiples of the limit, and what they are in virtual time for the same arrivals
+    /// and demands, in milliseconds.
+    pub bars: Option<[(f64, f64); 2]>,
 }
 
 /// All that it takes to run these cells, which are of these recipes, with the limit that each is held against.
@@ -148,47 +121,35 @@ pub fn tasks(recipes: &[Recipe], cells: &[Cell]) -> Vec<Task> {
             continue;
         };
         let place = ["part", "scenario", "point"].map(|axis| cell.axes[axis].clone());
-        let scenario = recipe.scenario_of(cell.seed);
+        let mut scenario = recipe.scenario.clone();
+        scenario.seed = cell.seed;
+        // Reports and messages must not be in step, and not the same way each time.
+        scenario.quiet += 0.5 * Random::new(cell.seed).unit();
         let limit_ms = *limits.entry((place, cell.seed)).or_insert_with(|| {
             let best = limit(&scenario);
             (best.mean * 1e3, best.p99 * 1e3, best.wait_mean * 1e3)
         });
-        let virtual_ms = recipe.bars.map(|_| {
+        let bars = recipe.bars.map(|bars| {
             let outcome = run(&scenario, GroupStrategy::Adaptive);
-            (outcome.mean * 1e3, outcome.p99 * 1e3)
+            [bars, (outcome.mean * 1e3, outcome.p99 * 1e3)]
         });
         tasks.push(Task {
             cell: cell.clone(),
             number,
-            strategy: recipe.variant.1,
             scenario,
-            bars: recipe.bars,
             limit_ms,
-            virtual_ms,
+            bars,
         });
     }
     tasks
 }
 
-impl Recipe {
-    fn scenario_of(&self, seed: u64) -> Scenario {
-        // Reports and messages must not be in step, and not the same way each time; and everybody has reported before the
-        // first message comes.
-        let quiet = self.scenario.quiet
-            + longest_interval(&self.scenario.workers)
-            + 0.5 * Random::new(seed).unit();
-        Scenario {
-            quiet,
-            seed,
-            ..self.variant.2.told(self.scenario.clone())
-        }
-    }
-}
-
 impl Task {
     /// What publishes go to, and workers subscribe to.
     pub fn topic(&self) -> String {
-        format!("e5/{}/{}", self.strategy, self.number)
+        let variant = &self.cell.axes["strategy"];
+        let strategy = variant.split('+').next().unwrap_or_default();
+        format!("e5/{strategy}/{}", self.number)
     }
 
     pub fn filter(&self) -> String {
@@ -249,22 +210,23 @@ fn longest_interval(workers: &[Worker]) -> f64 {
     every.fold(0.0, f64::max)
 }
 
-impl Reporting {
-    /// A scenario whose workers tell the broker in this way.
-    fn told(self, mut scenario: Scenario) -> Scenario {
-        if self == Reporting::Acks {
-            scenario.reliability = Reliability::AtLeastOnce;
+/// A scenario whose workers tell the broker in the way of a variant.
+fn told(variant: &str, mut scenario: Scenario) -> Scenario {
+    match variant.split_once('+').map_or("", |(_, way)| way) {
+        // Messages are acknowledged when they are processed, and nothing is reported.
+        "qos1" => {
+            let reliability = Reliability::AtLeastOnce;
+            scenario.reliability = reliability;
+            scenario.each(|it| (it.reports, it.reliability) = (Reports::Never, reliability))
         }
-        scenario.each(|worker| match (self, worker.reports) {
-            (Reporting::Acks, _) => {
-                (worker.reports, worker.reliability) = (Reports::Never, Reliability::AtLeastOnce);
+        // Besides the regular reports.
+        "events" => scenario.each(|it| {
+            if let Reports::Every(seconds) = it.reports {
+                it.reports = Reports::Events(seconds);
             }
-            (Reporting::Events, Reports::Every(seconds)) => {
-                worker.reports = Reports::Events(seconds)
-            }
-            (Reporting::Nothing, _) => worker.reports = Reports::Never,
-            _ => {}
-        })
+        }),
+        "silent" => scenario.each(|it| it.reports = Reports::Never),
+        _ => scenario,
     }
 }
 
@@ -293,10 +255,10 @@ impl Plan {
         }
         let point = format!("d={}ms", PERIOD * 1e3);
         let place = ("core", "S2", point.as_str());
-        self.every(place, &[SCORE_SILENT, ADAPTIVE_SILENT], &two(PERIOD));
+        self.every(place, &["score+silent", "adaptive+silent"], &two(PERIOD));
         let weights =
             two(PERIOD).each(|worker| worker.weight = Some((0.050 / worker.mean).round() as u16));
-        self.every(place, &[WEIGHTED], &weights);
+        self.every(place, &["weighted"], &weights);
     }
 
     fn sweeps(&mut self, budget: Budget) {
@@ -305,7 +267,7 @@ impl Plan {
             let scenario = two(PERIOD).each(|worker| worker.reports = Reports::Every(seconds));
             let point = format!("every={seconds}s");
             let place = ("report interval", "S2", point.as_str());
-            self.every(place, &[SCORE, ADAPTIVE, ADAPTIVE_EVENTS], &scenario);
+            self.every(place, &["score", "adaptive", "adaptive+events"], &scenario);
         }
         for ratio in [1.0, 2.0, 4.0, 8.0] {
             let scenario = thesis(&[0.025, 0.025, 0.025 * ratio], 1.0).at_load(0.95);
@@ -358,32 +320,34 @@ impl Plan {
             }
             if let Some(scenario) = affordable(scenario, budget) {
                 let place = ("bars", condition.name.as_str(), "");
-                self.add(place, ADAPTIVE, scenario, Some(condition.bar));
+                self.add(place, "adaptive", scenario, Some(condition.bar));
             }
         }
     }
 
-    fn every(&mut self, place: Place<'_>, variants: &[Variant], scenario: &Scenario) {
+    fn every(&mut self, place: Place<'_>, variants: &[&str], scenario: &Scenario) {
         for variant in variants {
-            self.add(place, *variant, scenario.clone(), None);
+            self.add(place, variant, scenario.clone(), None);
         }
     }
 
     fn add(
         &mut self,
         (part, name, point): Place<'_>,
-        variant: Variant,
+        variant: &str,
         scenario: Scenario,
         bars: Option<(f64, f64)>,
     ) {
-        let told = variant.2.told(scenario.clone());
+        // Everybody has reported before the first message comes, whoever reports: all variants get it at the same time.
+        let quiet = scenario.quiet + longest_interval(&scenario.workers);
+        let told = told(variant, scenario.clone());
         let leg = plan::mqtt(qos(told.reliability) as u8);
         let lasts = scenario.messages as f64 / scenario.rate;
         let mut draft = plan::cell("E5", "thalweg", leg)
             .at("part", part)
             .at("scenario", name)
             .at("point", point)
-            .at("strategy", variant.0)
+            .at("strategy", variant)
             .open(scenario.rate, 1)
             .with(|cell| {
                 cell.driver = Driver::Bare;
@@ -400,8 +364,7 @@ impl Plan {
         self.recipes.push(Recipe {
             cell: draft.into_cell(),
             repeats: self.repeats,
-            variant,
-            scenario,
+            scenario: Scenario { quiet, ..told },
             bars,
         });
     }
@@ -413,11 +376,11 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
     let longer = (scenario.rate / RATE_MAX).max(1.0);
     let scenario = scenario.each(|worker| worker.mean *= longer);
     let rate = scenario.rate / longer;
-    let every = scenario.workers.iter().map(|worker| match worker.reports {
+    let interval = |worker: &Worker| match worker.reports {
         Reports::Every(seconds) => seconds,
         _ => 0.0,
-    });
-    let every = every.fold(0.0, f64::max);
+    };
+    let every = scenario.workers.iter().map(interval).fold(0.0, f64::max);
     let lasts = match budget {
         Budget::Quick if every > 2.0 => return None,
         Budget::Quick => 15.0,

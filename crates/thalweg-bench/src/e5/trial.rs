@@ -243,7 +243,7 @@ impl Trial<'_> {
             figures.push(("incident_s", self.incident as f64 * 1e-9));
             figures.push(("repeated_after_ms", repeated.map(after).fold(0.0, f64::max)));
         }
-        if let (Some(bars), Some(virtually)) = (task.bars, task.virtual_ms) {
+        if let Some([bars, virtually]) = task.bars {
             figures.extend([
                 ("bar_mean", bars.0),
                 ("bar_p99", bars.1),
