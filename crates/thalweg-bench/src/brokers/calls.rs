@@ -7,19 +7,21 @@
 //! ```
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Running;
 use super::meter::family;
 use crate::cell::{CallCounter, Calls};
+use crate::load::clock;
 use crate::net::nest;
 
 /// A counter beside a broker. What goes wrong with it is told by [`Counting::total`], and disturbs nothing before.
@@ -126,22 +128,7 @@ pub fn is_possible(by: CallCounter) -> Result<(), String> {
 /// Attaches `perf stat`, and returns when it is: its events are enabled and disabled by words on its standard input, answered
 /// on its standard output.
 fn perf(processes: &[u32]) -> Result<Beside, String> {
-    let mut command = Command::new("perf");
-    command.args(PERF.split(' ')).arg(listed(processes));
-    let mut perf = spawn(command, "linux-perf")?;
-    let stdout = perf.child.stdout.take();
-    let stdout = stdout.ok_or("perf has no standard output")?;
-    let (tell, answers) = channel();
-    thread::spawn(move || {
-        // An answer is `ack`, a line and a nought.
-        let mut lines = BufReader::new(stdout).split(b'\n');
-        while let Some(Ok(_)) = lines.next() {
-            if tell.send(()).is_err() {
-                break;
-            }
-        }
-    });
-    perf.answers = Some(answers);
+    let mut perf = spawn("perf", PERF, processes, "linux-perf")?;
     match perf.ask("disable") {
         Ok(()) => Ok(perf),
         // It says why.
@@ -151,14 +138,10 @@ fn perf(processes: &[u32]) -> Result<Beside, String> {
 
 /// Attaches strace, and returns when it is; the processes are stopped for that.
 fn trace(processes: &[u32]) -> Result<Beside, String> {
-    let mut command = Command::new("strace");
-    // The table goes to standard output, messages to standard error.
-    let options = "-f -c -qq -U calls,name -o /dev/stdout -p";
-    command.args(options.split(' ')).arg(listed(processes));
-    let mut child = spawn(command, "strace")?;
+    let mut child = spawn("strace", STRACE, processes, "strace")?;
     let patience = Instant::now() + PATIENCE;
     while !processes.iter().all(|process| is_traced(*process)) {
-        if !matches!(child.child.try_wait(), Ok(None)) || Instant::now() > patience {
+        if !matches!(child.0.try_wait(), Ok(None)) || Instant::now() > patience {
             let [_, complained] = child.last_words();
             return Err(format!(
                 "{}; strace needs to be root or the owner of the broker, and kernel.yama.ptrace_scope below 2",
@@ -178,9 +161,12 @@ fn is_traced(process: u32) -> bool {
     tracer.is_some_and(|tracer| tracer.trim() != "0")
 }
 
-fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let spawned = command
+/// Starts a counter of these processes, whose list its options end with.
+fn spawn(program: &str, options: &str, processes: &[u32], package: &str) -> Result<Beside, String> {
+    let processes: Vec<String> = processes.iter().map(u32::to_string).collect();
+    let spawned = Command::new(program)
+        .args(options.split(' '))
+        .arg(processes.join(","))
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -188,12 +174,8 @@ fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
         // Ctrl-C is for us.
         .process_group(0)
         .spawn();
-    let beside = |child| Beside {
-        child,
-        answers: None,
-    };
-    spawned.map(beside).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+    spawned.map(Beside).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
             format!("{program} is not installed: apt-get install -y {package}")
         }
         _ => format!("{program}: {error}"),
@@ -202,27 +184,30 @@ fn spawn(mut command: Command, package: &str) -> Result<Beside, String> {
 
 /// A counter's process, ended when dropped: a trial may end before anything is counted.
 #[derive(Debug)]
-struct Beside {
-    child: Child,
-    /// Of perf, which is asked.
-    answers: Option<Receiver<()>>,
-}
+struct Beside(Child);
 
 impl Beside {
     fn interrupt(&self) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::INT);
         }
     }
 
+    /// Says a word to perf, and waits until it has answered.
     fn ask(&mut self, word: &str) -> Result<(), String> {
-        let (Some(stdin), Some(answers)) = (&mut self.child.stdin, &self.answers) else {
+        let (Some(stdin), Some(stdout)) = (&mut self.0.stdin, &mut self.0.stdout) else {
             return Err("perf is not to be controlled".to_owned());
         };
         let asked = stdin.write_all(format!("{word}\n").as_bytes());
         asked.map_err(|error| format!("perf: {error}"))?;
-        let answer = answers.recv_timeout(PATIENCE);
-        answer.map_err(|_| format!("perf does not answer to `{word}`"))
+        let patience = clock::timespec(PATIENCE.as_nanos() as u64);
+        let wait = || poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&patience));
+        let is_there = retry_on_intr(wait).is_ok_and(|ready| ready > 0);
+        // `ack`, a line and a nought in one piece; nothing if it has ended.
+        match is_there && stdout.read(&mut [0; 16]).is_ok_and(|count| count > 0) {
+            true => Ok(()),
+            false => Err(format!("perf does not answer to `{word}`")),
+        }
     }
 
     fn total(self, by: CallCounter) -> Result<u64, String> {
@@ -241,13 +226,13 @@ impl Beside {
 
     /// Waits until it has ended; it is killed if it does not.
     fn wait(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        if matches!(self.0.try_wait(), Ok(None)) {
             self.interrupt();
         }
         let patience = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while matches!(self.0.try_wait(), Ok(None)) {
             if Instant::now() > patience {
-                let _ = self.child.kill();
+                let _ = self.0.kill();
             }
             thread::sleep(LOOK_UP);
         }
@@ -262,7 +247,7 @@ impl Beside {
             pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
         }
-        let Child { stdout, stderr, .. } = &mut self.child;
+        let Child { stdout, stderr, .. } = &mut self.0;
         [read(stdout.take()), read(stderr.take())]
     }
 }
@@ -314,11 +299,7 @@ fn without_count(program: &str, complained: &str) -> String {
 /// What would make it possible to count by perf.
 fn remedy() -> &'static str {
     let is_root = rustix::process::geteuid().is_root() && !nest::is_inside();
-    remedy_for(is_root, fs::exists(EVENT_FOLDER).unwrap_or(false))
-}
-
-fn remedy_for(is_root: bool, is_event_there: bool) -> &'static str {
-    match (is_root, is_event_there) {
+    match (is_root, fs::exists(EVENT_FOLDER).unwrap_or(false)) {
         (true, true) => {
             "a container needs CAP_PERFMON and a seccomp profile that allows perf_event_open"
         }
@@ -333,13 +314,10 @@ fn remedy_for(is_root: bool, is_event_there: bool) -> &'static str {
     }
 }
 
-fn listed(processes: &[u32]) -> String {
-    let processes: Vec<String> = processes.iter().map(u32::to_string).collect();
-    processes.join(",")
-}
-
 /// It counts nothing until it is told to.
 const PERF: &str = "stat -x, -e raw_syscalls:sys_enter -D -1 --control fd:0,1 -p";
+/// The table goes to standard output, messages to standard error.
+const STRACE: &str = "-f -c -qq -U calls,name -o /dev/stdout -p";
 /// Every system call, as it begins.
 const EVENT: &str = "raw_syscalls:sys_enter";
 const EVENT_FOLDER: &str = "/sys/kernel/tracing/events/raw_syscalls";
@@ -400,9 +378,6 @@ mod tests {
         ] {
             assert_eq!(without_count("perf", complained), told);
         }
-        for (is_root, is_there) in [(true, true), (true, false), (false, true), (false, false)] {
-            assert!(!remedy_for(is_root, is_there).is_empty());
-        }
     }
 
     #[test]
@@ -460,7 +435,7 @@ mod tests {
             .expect("cat");
         match Counter::start(CallCounter::Perf, child.id()) {
             Ok(counter) => {
-                let number = counter.child.as_ref().map(|perf| perf.child.id());
+                let number = counter.child.as_ref().map(|perf| perf.0.id());
                 let file = format!("/proc/{}", number.expect("it is attached"));
                 assert!(fs::exists(&file).expect("it can be asked"));
                 drop(counter);
