@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
+use thalweg_coap::Message;
+
 use super::Wire;
 use super::speech::Speech;
 
@@ -232,7 +234,8 @@ impl Sorter {
         if !self.line(sender, port, COAP).sent.insert(same.to_vec()) {
             return only(Cause::Repetition);
         }
-        fresh(coap_payload(message).unwrap_or(0) as u64, message.len())
+        let payload = Message::decode(message).map_or(0, |it| it.payload.len());
+        fresh(payload as u64, message.len())
     }
 
     fn line(&mut self, sender: Sender, client: u16, broker: u16) -> &mut Direction {
@@ -244,30 +247,6 @@ impl Sorter {
             sent: BTreeSet::new(),
         })
     }
-}
-
-/// Bytes behind the marker of a CoAP message.
-fn coap_payload(message: &[u8]) -> Option<usize> {
-    let mut rest = message.get(4 + usize::from(message.first()? & 15)..)?;
-    while let Some((&first, mut more)) = rest.split_first() {
-        if first == 0xff {
-            return Some(more.len());
-        }
-        // RFC 7252 3.1: 13 and 14 announce one byte and two.
-        let mut length = 0;
-        for nibble in [first >> 4, first & 15] {
-            let (value, taken) = match nibble {
-                13 => (usize::from(*more.first()?) + 13, 1),
-                14 => (usize::from(two(more, 0)?) + 269, 2),
-                small => (usize::from(small), 0),
-            };
-            more = more.get(taken..)?;
-            // Of the number and the length, the latter is the second.
-            length = value;
-        }
-        rest = more.get(length..)?;
-    }
-    Some(0)
 }
 
 fn two(bytes: &[u8], at: usize) -> Option<u16> {
@@ -382,23 +361,6 @@ mod tests {
     }
 
     #[test]
-    fn messages_may_begin_and_end_anywhere_in_segments() {
-        let stream = [publish(60), publish(100), vec![0xc0, 0], publish(1)].concat();
-        for step in [1, 2, 3, 7, 50, 1000] {
-            let mut bench = Bench::default();
-            let mut sequence = 5;
-            for part in stream.chunks(step) {
-                bench.up(&tcp(40_000, 1883, sequence, 16, part));
-                sequence += part.len() as u32;
-            }
-            let all = sum(&bench.talks);
-            assert_eq!(all.payload, 161, "{step}");
-            let said = all.payload + all.protocol + all.of(Cause::KeepAlive).bytes % 66;
-            assert_eq!(said, stream.len() as u64, "{step}");
-        }
-    }
-
-    #[test]
     fn pings_alone_in_their_frames_are_keep_alive() {
         let mut bench = Bench::default();
         bench.up(&tcp(40_000, 1883, 1, 16, &[0xc0, 0]));
@@ -446,16 +408,6 @@ mod tests {
         bench.up(&first);
         let all = bench.up(&ip(UDP, 5, second));
         assert_eq!((all.payload, all.of(Cause::Data).frames), (120, 4));
-    }
-
-    #[test]
-    fn options_of_any_length_are_passed() {
-        assert_eq!(coap_payload(b"\x40\x03\0\x01\xff12"), Some(2));
-        let mut message = b"\x40\x03\0\x01\xbd\x01".to_vec();
-        message.resize(message.len() + 14, b'a');
-        message.extend_from_slice(b"\xe1\0\0b\xff123");
-        assert_eq!(coap_payload(&message), Some(3));
-        assert_eq!(coap_payload(b"\x40\x03\0\x01\xb1"), None);
     }
 
     #[test]
