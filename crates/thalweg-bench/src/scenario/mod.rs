@@ -114,11 +114,6 @@ pub fn parse(
         points.push(cell);
     }
     let frame = frame.ok_or("sweep: there is no point")?;
-    let assertions = frame
-        .assertions
-        .iter()
-        .map(|text| Assertion::parse(text))
-        .collect::<Result<Vec<_>, _>>()?;
     let mut random = Random::new(base.unwrap_or_default());
     let mut cells = Vec::new();
     for repeat in 0..frame.repeats {
@@ -136,7 +131,7 @@ pub fn parse(
         name: frame.name,
         axes,
         metrics: frame.metrics,
-        assertions,
+        assertions: frame.assertions,
         cells,
     })
 }

@@ -157,18 +157,3 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, nearest) = distances.min()?;
     (distance <= 1 + nearest.len() / 3).then_some(nearest)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_found_and_a_far_one_is_not() {
-        assert_eq!(nearest("los", &["rate", "delay", "loss"]), Some("loss"));
-        assert_eq!(
-            nearest("protcol", &["phases", "protocol"]),
-            Some("protocol")
-        );
-        assert_eq!(nearest("colour", &["rate", "delay"]), None);
-    }
-}

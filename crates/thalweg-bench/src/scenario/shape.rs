@@ -2,9 +2,10 @@
 
 use clap::ValueEnum;
 
+use super::Assertion;
 use super::section::{Section, check};
 use super::tree::Node;
-use super::values::{bytes, chosen, count, factor, one_of, part, some, switch, time, word};
+use super::values::{among, bytes, chosen, count, factor, one_of, part, some, switch, time, word};
 use crate::cell::{
     self, CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol,
     Workload,
@@ -22,18 +23,20 @@ pub struct Frame {
     /// What is to be reported; everything is measured that can be. Default: latency and delivery.
     pub metrics: Vec<String>,
     /// What has to come out.
-    pub assertions: Vec<String>,
+    pub assertions: Vec<Assertion>,
 }
 
 /// Reads all but `sweep` and `budgets`.
 pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     check("", scenario)?;
     let root = Section::new("", scenario)?;
+    let assertions = root.words("assert")?;
+    let assertions = assertions.iter().map(|text| Assertion::parse(text));
     let frame = Frame {
         name: root.must("name", word)?,
         repeats: root.or("repeats", 3, some)?,
         metrics: root.words("metrics")?,
-        assertions: root.words("assert")?,
+        assertions: assertions.collect::<Result<_, String>>()?,
     };
     root.maybe("description", word)?;
     root.maybe("version", |text| match text {
@@ -41,7 +44,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
         _ => Err(format!("{text}: this program reads version 1")),
     })?;
     for metric in &frame.metrics {
-        one_of(metric, &METRICS.map(|name| (name, ()))).map_err(|why| format!("metrics: {why}"))?;
+        among(metric, METRICS).map_err(|why| format!("metrics: {why}"))?;
     }
     let link = link(root.section("topology")?)?;
     let system = root.section("system")?;
@@ -63,36 +66,24 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     let payload = workload_section.maybe("payload", word)?;
     let (workload, seed) = workload(workload_section, payload.is_some())?;
     let load_section = root.section("load")?;
-    let subscriptions = load_section.or("subscriptions", (false, false), |text| {
-        let kinds = [
-            ("topics", (false, false)),
-            ("shared", (true, false)),
-            ("wildcard", (false, true)),
-            ("shared-wildcard", (true, true)),
-        ];
-        one_of(text, &kinds)
+    let subscriptions = load_section.or("subscriptions", "topics", |text| {
+        among(text, ["topics", "shared", "wildcard", "shared-wildcard"])
     })?;
-    let pace = load_section.or("pace", (false, false), |text| {
-        let paces = [
-            ("off", (false, false)),
-            ("turbo", (true, false)),
-            ("throttle", (false, true)),
-            ("both", (true, true)),
-        ];
-        one_of(text, &paces)
+    let pace = load_section.or("pace", "off", |text| {
+        among(text, ["off", "turbo", "throttle", "both"])
     })?;
     let extras = Extras {
         idle: load_section.or("idle_connections", 0, count)?,
         user: system.maybe("user", word)?,
         carrier,
         ca: system.maybe("ca", word)?,
-        shared: subscriptions.0,
-        wildcard: subscriptions.1,
+        shared: subscriptions.contains("shared"),
+        wildcard: subscriptions.contains("wildcard"),
         retained: load_section.or("retained", 0, count)?,
         backlog: load_section.or("backlog", 0, count)?,
         payload,
-        turbo: pace.0,
-        throttle: pace.1,
+        turbo: ["turbo", "both"].contains(&pace),
+        throttle: ["throttle", "both"].contains(&pace),
         ..Extras::default()
     };
     let (load, fan_out) = load(load_section, &workload)?;
@@ -258,7 +249,7 @@ fn legs(section: Section<'_>) -> Result<(Leg, Leg), String> {
 }
 
 fn workload(section: Section<'_>, has_payload: bool) -> Result<(Workload, u64), String> {
-    let class = section.or("class", Class::Fixed, |text| one_of(text, &CLASSES))?;
+    let class = section.or("class", "fixed", |text| among(text, CLASSES))?;
     let (size, file) = (section.maybe("size", bytes)?, section.maybe("file", word)?);
     let seed = section.or("seed", 42, count)?;
     let inline = section.or("header", false, |text| {
@@ -271,26 +262,27 @@ fn workload(section: Section<'_>, has_payload: bool) -> Result<(Workload, u64), 
     }
     let workload = match (class, size, file) {
         // The file says how large it is.
-        (Class::Fixed, None, None) if has_payload => Workload::Fixed {
+        ("fixed", None, None) if has_payload => Workload::Fixed {
             bytes: HEADER_BYTES,
         },
         _ if has_payload => {
             return Err("workload.payload: a file has its size, and no class".to_owned());
         }
-        (Class::Fixed, Some(bytes), None) => Workload::Fixed { bytes },
-        (Class::Json, Some(bytes), None) => Workload::Json { bytes },
-        (Class::Trace, None, Some(file)) => Workload::Trace { file },
-        (Class::Study(name), None, None) => Workload::Class {
-            name: name.to_owned(),
-            seed,
-        },
-        (Class::Study(_), ..) => {
-            return Err("workload: this class has sizes of its own, and takes no file".to_owned());
+        ("fixed", Some(bytes), None) => Workload::Fixed { bytes },
+        ("json", Some(bytes), None) => Workload::Json { bytes },
+        ("trace", None, Some(file)) => Workload::Trace { file },
+        (class, size, file) => {
+            let name = class.to_owned();
+            let why = match class {
+                "fixed" | "json" => "this class takes size, and no file",
+                "trace" => "class trace takes file, and sizes come from it",
+                _ if (size, file) == (None, None) => {
+                    return Ok((Workload::Class { name, seed }, seed));
+                }
+                _ => "this class has sizes of its own, and takes no file",
+            };
+            return Err(format!("workload: {why}"));
         }
-        (Class::Trace, _, _) => {
-            return Err("workload: class trace takes file, and sizes come from it".to_owned());
-        }
-        (_, _, _) => return Err("workload: this class takes size, and no file".to_owned()),
     };
     Ok((workload, seed))
 }
@@ -357,22 +349,8 @@ fn phases(section: Section<'_>) -> Result<Phases, String> {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Class {
-    Fixed,
-    Json,
-    Trace,
-    Study(&'static str),
-}
-
-const CLASSES: [(&str, Class); 6] = [
-    ("fixed", Class::Fixed),
-    ("json", Class::Json),
-    ("trace", Class::Trace),
-    ("simple", Class::Study("simple")),
-    ("complex", Class::Study("complex")),
-    ("multimedia", Class::Study("multimedia")),
-];
+/// The last three are study A's.
+const CLASSES: [&str; 6] = ["fixed", "json", "trace", "simple", "complex", "multimedia"];
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Model {

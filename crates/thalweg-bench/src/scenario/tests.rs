@@ -104,6 +104,10 @@ fn a_wrong_key_is_told_with_its_path_and_the_nearest_one() {
             EXAMPLE.replace(link, "topology.link.los"),
             "did you mean loss?",
         ),
+        (
+            format!("{SMALL}colour: red\n"),
+            "colour (line 5): there is no such key; there are name,",
+        ),
         ("name: x\nname: y\n".to_owned(), "line 2: name comes twice"),
     ] {
         let told = refused(&text);
@@ -143,6 +147,7 @@ fn what_contradicts_itself_is_told() {
         ("assert: ['p99 < bytes_per_msg']", "different units"),
         ("budgets: {fast: {repeats: 1}}", "there are quick"),
         ("phases: {measure: 0ms}", "it has to last"),
+        ("repeats: 0", "at least 1"),
         ("phases: [a, b]", "a mapping is expected"),
         ("topology: &a {kind: t3}", "anchors"),
     ] {

@@ -75,34 +75,15 @@ pub fn chosen<T: ValueEnum + Copy>(text: &str) -> Result<T, String> {
 }
 
 /// One of these words.
+pub fn among<const N: usize>(text: &str, known: [&'static str; N]) -> Result<&'static str, String> {
+    one_of(text, &known.map(|word| (word, word)))
+}
+
+/// What one of these words stands for.
 pub fn one_of<T: Copy>(text: &str, known: &[(impl AsRef<str>, T)]) -> Result<T, String> {
     let found = known.iter().find(|(name, _)| name.as_ref() == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| name.as_ref()).collect();
         format!("{text}: one of {} is expected", names.join(", "))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_are_read_and_bare_numbers_refused() {
-        assert_eq!(
-            (bytes("60B"), bytes("2kB"), bytes("4KiB"), bytes("1MiB")),
-            (Ok(60), Ok(2000), Ok(4096), Ok(1 << 20))
-        );
-        assert_eq!(
-            (time("50ms"), time("0ms"), part("5%")),
-            (Ok(50_000_000), Ok(0), Ok(0.05))
-        );
-        assert!(
-            bytes("60").is_err()
-                && time("0").is_err()
-                && time("5").is_err()
-                && part("0.05").is_err()
-        );
-        assert!(some("0").is_err() && bytes("17MiB").is_err());
-    }
 }
