@@ -116,17 +116,7 @@ impl Network {
             queue::set(&between, link)?;
             between
         };
-        let is_tun = pump.is_some();
-        let meters = meters(&client, &broker, is_tun)?;
-        Ok(Network {
-            name: name.to_owned(),
-            client,
-            broker,
-            between,
-            pump,
-            meters,
-            stays: false,
-        })
+        Network::of(name, [client, between, broker], pump, false)
     }
 
     /// One that the kernel carries and another process has made.
@@ -137,16 +127,25 @@ impl Network {
                 "there is no network {name}; `thalweg bench net up {name}` makes one"
             )));
         }
+        Network::of(name, [client, between, broker], None, true)
+    }
+
+    fn of(
+        name: &str,
+        [client, between, broker]: [Space; 3],
+        pump: Option<Pump>,
+        stays: bool,
+    ) -> io::Result<Network> {
         let is_tun = !between.is_there();
-        let meters = meters(&client, &broker, is_tun)?;
+        let meter = |space| Meter::new(space, DEVICE, is_tun);
         Ok(Network {
             name: name.to_owned(),
+            meters: [meter(&client)?, meter(&broker)?],
             client,
             broker,
             between,
-            pump: None,
-            meters,
-            stays: true,
+            pump,
+            stays,
         })
     }
 
@@ -280,13 +279,6 @@ pub fn is_possible() -> Result<(), String> {
             _ => Err("this kernel has no TUN devices".to_owned()),
         },
     }
-}
-
-fn meters(client: &Space, broker: &Space, is_tun: bool) -> io::Result<[Meter; 2]> {
-    Ok([
-        Meter::new(client, DEVICE, is_tun)?,
-        Meter::new(broker, DEVICE, is_tun)?,
-    ])
 }
 
 fn names(name: &str) -> [String; 3] {

@@ -302,22 +302,20 @@ impl Metered {
         }
     }
 
-    /// What the rows of seconds say of use.
-    pub fn seconds(&self) -> Vec<Second> {
-        let between = |two: &[Sample]| {
-            let [from, to] = two else {
-                return Second::default();
-            };
-            let wire = |sample: &Sample| sample.wire.map_or(0, |wire| wire.bytes);
-            Second {
-                cpu_broker_s: (to.broker.cpu_s - from.broker.cpu_s).max(0.0),
-                cpu_client_s: (to.client_s() - from.client_s()).max(0.0),
-                rss_broker_kib: to.broker.rss_kib,
-                wire_bytes: wire(to).saturating_sub(wire(from)),
-                ..Second::default()
-            }
-        };
-        self.samples.windows(2).map(between).collect()
+    /// Writes what was used in each second into its row.
+    pub fn fill_seconds(&self, rows: &mut Vec<Second>) {
+        let count = rows.len().max(self.samples.len().saturating_sub(1));
+        rows.resize(count, Second::default());
+        let wire = |sample: &Sample| sample.wire.map_or(0, |wire| wire.bytes);
+        for (row, (from, to)) in rows
+            .iter_mut()
+            .zip(self.samples.iter().zip(self.samples.iter().skip(1)))
+        {
+            row.cpu_broker_s = (to.broker.cpu_s - from.broker.cpu_s).max(0.0);
+            row.cpu_client_s = (to.client_s() - from.client_s()).max(0.0);
+            row.rss_broker_kib = to.broker.rss_kib;
+            row.wire_bytes = wire(to).saturating_sub(wire(from));
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub use plan::Plan;
 
 use crate::brokers::calls::Counting;
 use crate::brokers::{self, NoBroker, Running, System};
-use crate::cell::{Cell, Driver, Load, Measured, Row, Second, Standing, Workload};
+use crate::cell::{Cell, Driver, Load, Measured, Row, Standing, Workload};
 use crate::drivers::{Job, speaks};
 use crate::load::verdict::{Evidence, judge};
 use crate::load::{Books, Times};
@@ -219,16 +219,7 @@ fn measured(cell: &Cell, broker: &Running, played: Played) -> Measured {
     row.more.extend(metered.causes.iter().cloned());
     row.more.insert("overflow".to_owned(), overflow as f64);
     let mut rows = books.seconds();
-    let metered_seconds = metered.seconds();
-    if rows.len() < metered_seconds.len() {
-        rows.resize(metered_seconds.len(), Second::default());
-    }
-    for (row, metered) in rows.iter_mut().zip(metered_seconds) {
-        row.cpu_broker_s = metered.cpu_broker_s;
-        row.cpu_client_s = metered.cpu_client_s;
-        row.rss_broker_kib = metered.rss_broker_kib;
-        row.wire_bytes = metered.wire_bytes;
-    }
+    metered.fill_seconds(&mut rows);
     events.push((0, format!("broker {}: {}", cell.system, broker.version)));
     if !broker.configuration.is_empty() {
         events.push((0, format!("configuration: {}", broker.configuration)));
