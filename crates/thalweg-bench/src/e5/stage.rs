@@ -35,7 +35,13 @@ pub fn run<'t>(task: &'t Task, address: SocketAddr, stop: &AtomicBool) -> Trial<
     clock::be_exact();
     let epoll = match epoll::create(epoll::CreateFlags::CLOEXEC) {
         Ok(epoll) => epoll,
-        Err(error) => return Trial::of(task).failed(error.to_string()),
+        Err(error) => {
+            let wrong = Some(error.to_string());
+            return Trial {
+                wrong,
+                ..Trial::of(task)
+            };
+        }
     };
     let jobs = task.scenario.jobs();
     let worker = |spec: &scenario::Worker| Worker {

@@ -138,11 +138,6 @@ impl Trial<'_> {
         }
     }
 
-    pub fn failed(mut self, why: String) -> Self {
-        self.wrong = Some(why);
-        self
-    }
-
     fn count(&self, is_it: impl Fn(&Message) -> bool) -> f64 {
         self.messages.iter().filter(|it| is_it(it)).count() as f64
     }

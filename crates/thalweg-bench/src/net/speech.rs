@@ -13,21 +13,16 @@ pub struct ByteCounts {
 /// One direction of a connection.
 #[derive(Debug)]
 pub struct Speech {
-    kind: StreamProtocol,
+    /// The broker's usual port says the protocol.
+    port: u16,
+    /// Of MQTT.
+    pub version: u8,
     /// What has come and is not yet understood.
     rest: Vec<u8>,
     /// Bytes of the frame under way that are payload.
     payload: u64,
     /// Bytes of it, behind the payload.
     behind: u64,
-}
-
-#[derive(Debug)]
-enum StreamProtocol {
-    Mqtt { version: u8 },
-    Amqp,
-    Stomp,
-    Unknown,
 }
 
 /// What is at the beginning of some bytes.
@@ -43,26 +38,12 @@ enum Next {
 impl Speech {
     /// With a broker's usual port; `version` of MQTT, if that is known.
     pub fn at(port: u16, version: Option<u8>) -> Speech {
-        let kind = match port {
-            1883 => StreamProtocol::Mqtt {
-                version: version.unwrap_or(4),
-            },
-            5672 => StreamProtocol::Amqp,
-            61613 => StreamProtocol::Stomp,
-            _ => StreamProtocol::Unknown,
-        };
         Speech {
-            kind,
+            port,
+            version: version.unwrap_or(4),
             rest: Vec::new(),
             payload: 0,
             behind: 0,
-        }
-    }
-
-    /// Which version of MQTT it is.
-    pub fn set_version(&mut self, version: u8) {
-        if let StreamProtocol::Mqtt { version: own } = &mut self.kind {
-            *own = version;
         }
     }
 
@@ -81,12 +62,7 @@ impl Speech {
             heard.payload += payload;
             at += (payload + behind) as usize;
             let rest = self.rest.get(at..).unwrap_or_default();
-            let next = if rest.is_empty() {
-                None
-            } else {
-                self.kind.next(rest, &mut heard)
-            };
-            match next {
+            match self.next(rest, &mut heard) {
                 None => break,
                 Some(Next::Skip(count)) => at += count,
                 Some(Next::KeepAlive(count)) => {
@@ -98,23 +74,20 @@ impl Speech {
                     at += count;
                 }
             }
-            if let Some(version) = heard.version {
-                self.set_version(version);
-            }
+            self.version = heard.version.unwrap_or(self.version);
         }
         self.rest.drain(..at.min(self.rest.len()));
         heard
     }
-}
 
-impl StreamProtocol {
-    /// What is at the beginning of `rest`, which is not empty; None if more is needed to know. Counts are never beyond it.
+    /// What is at the beginning of `rest`; None if more is needed to know. Counts are never beyond it.
     fn next(&self, rest: &[u8], heard: &mut ByteCounts) -> Option<Next> {
-        match *self {
-            StreamProtocol::Mqtt { version } => mqtt(rest, version, heard),
-            StreamProtocol::Amqp => amqp(rest),
-            StreamProtocol::Stomp => stomp(rest),
-            StreamProtocol::Unknown => Some(Next::Skip(rest.len())),
+        match self.port {
+            _ if rest.is_empty() => None,
+            1883 => mqtt(rest, self.version, heard),
+            5672 => amqp(rest),
+            61613 => stomp(rest),
+            _ => Some(Next::Skip(rest.len())),
         }
     }
 }

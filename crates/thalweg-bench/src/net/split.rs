@@ -209,7 +209,7 @@ impl Sorter {
         if let Some(version) = said.version {
             self.versions.insert(client, version);
             let other = self.line(Sender::Broker, client, broker);
-            other.speech.set_version(version);
+            other.speech.version = version;
         }
         // What is sent again beside something new is rare, and counts as its header.
         Some(match said.keep_alive == data.len() as u64 {

@@ -90,7 +90,7 @@ pub fn run(
             } else {
                 times.end
             };
-            let is_stopped = stop.load(Ordering::Relaxed) || ours.is_troubled();
+            let is_stopped = stop.load(Ordering::Relaxed) || ours.trouble().is_some();
             if is_stopped || is_through || now >= end {
                 break now;
             }
@@ -110,7 +110,7 @@ pub fn run(
     if let Some((_, trouble)) = shared.trouble() {
         row.standing = Standing::Invalid(trouble.clone());
         say.summary(&row, roles)?;
-        return Err(io::Error::other(trouble));
+        return Err(io::Error::other(trouble.clone()));
     }
     say.summary(&row, roles)?;
     Ok(outcome(stop))

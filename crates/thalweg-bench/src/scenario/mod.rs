@@ -136,7 +136,7 @@ pub fn parse(
     })
 }
 
-/// Puts things into an order drawn from a stream.
+/// Puts things into an order drawn from a stream (Fisher and Yates).
 pub fn shuffle<T>(things: &mut [T], random: &mut Random) {
     for last in (1..things.len()).rev() {
         things.swap(last, (random.draw() % (last as u64 + 1)) as usize);

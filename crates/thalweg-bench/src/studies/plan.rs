@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cell::{Cell, Leg, Load, Phases, Protocol, Workload};
+use crate::scenario;
 use crate::sim::random::Random;
 
 /// How much is run.
@@ -130,11 +131,7 @@ pub fn by<T>(budget: Budget, quick: T, standard: T, paper: T) -> T {
 
 /// Puts cells into an order drawn from the seed, all first repeats before all second ones.
 pub fn shuffle(cells: &mut [Cell], seed: u64) {
-    let mut random = Random::new(seed);
-    // Fisher and Yates.
-    for last in (1..cells.len()).rev() {
-        cells.swap(last, (random.draw() % (last as u64 + 1)) as usize);
-    }
+    scenario::shuffle(cells, &mut Random::new(seed));
     cells.sort_by_key(|cell| cell.repeat);
 }
 

@@ -78,7 +78,7 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
         phase(times.end, "the drain begins"),
         phase(ended, "the drain is over"),
     ];
-    events.extend(trouble.iter().map(|(at, words)| phase(*at, words)));
+    events.extend(trouble.map(|(at, words)| phase(*at, words)));
     Ok(Played {
         books: Books { sent, got },
         times,
@@ -97,7 +97,7 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
             .then_some(ended)
             .filter(|_| !shared.is_complete()),
         trouble: trouble
-            .map(|(_, words)| words)
+            .map(|(_, words)| words.clone())
             .or_else(|| subscriber.objection()),
     })
 }
@@ -109,7 +109,7 @@ fn watch(stage: &Stage<'_>, shared: &Shared<'_>, threads: Threads) -> (Metered, 
     let linger = linger(&stage.cell.link);
     let ended = loop {
         let now = watch.look();
-        let is_stopped = stage.stop.load(Ordering::Relaxed) || shared.is_troubled();
+        let is_stopped = stage.stop.load(Ordering::Relaxed) || shared.trouble().is_some();
         if is_stopped || now >= shared.times.give_up {
             break now;
         }

@@ -2,9 +2,9 @@
 //! thread; where little is sent, both have one.
 
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -33,8 +33,7 @@ pub struct Shared<'a> {
     /// Nothing will be due any more, and nothing waits to be sent.
     is_sent: AtomicBool,
     /// What went wrong first, and when.
-    trouble: Mutex<Option<(u64, Fault)>>,
-    is_troubled: AtomicBool,
+    trouble: OnceLock<(u64, Fault)>,
 }
 
 impl<'a> Shared<'a> {
@@ -52,8 +51,7 @@ impl<'a> Shared<'a> {
             received: AtomicU64::new(0),
             unsettled: AtomicU64::new(0),
             is_sent: AtomicBool::new(false),
-            trouble: Mutex::new(None),
-            is_troubled: AtomicBool::new(false),
+            trouble: OnceLock::new(),
         }
     }
 
@@ -86,24 +84,12 @@ impl<'a> Shared<'a> {
     }
 
     fn fail(&self, fault: Fault) {
-        self.trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert((clock::now(), fault));
-        self.is_troubled.store(true, Ordering::Release);
+        self.trouble.get_or_init(|| (clock::now(), fault));
     }
 
     /// What went wrong, and when.
-    pub fn trouble(&self) -> Option<(u64, Fault)> {
-        self.trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Whether something went wrong.
-    pub fn is_troubled(&self) -> bool {
-        self.is_troubled.load(Ordering::Acquire)
+    pub fn trouble(&self) -> Option<&(u64, Fault)> {
+        self.trouble.get()
     }
 
     /// All that was to be sent is sent and acknowledged.
