@@ -37,7 +37,7 @@ pub fn run(
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
     let shared = Shared::new(&plan, job.run, job.copies, times);
     let (tell, told) = channel();
-    let pacer = plan.pacer_at_most(times, count);
+    let pacer = plan.pacer(times, count);
     let tell = (pacer.is_closed() && job.publish.qos == 0 && roles.sends).then_some(tell);
     let (of_publisher, of_subscriber, ours) = (publisher.as_mut(), subscriber.as_mut(), &shared);
     let progress = Mutex::new(Progress::default());

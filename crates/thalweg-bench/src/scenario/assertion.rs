@@ -13,11 +13,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::section;
 use super::values::{bytes, part, time};
 use crate::cell::{Cell, Load, Protocol, Row, Standing, Workload, word};
 use crate::net::units;
 use crate::results::metric::{METRICS, Metric, Unit, metric};
-use crate::scenario::section::nearest;
 use crate::stats::median;
 
 #[derive(Clone, Debug)]
@@ -185,14 +185,9 @@ fn points<'a>(trials: &'a [(Cell, Row)], conditions: &[Condition]) -> Vec<Point<
         if row.standing == Standing::Valid
             && conditions.iter().all(|condition| condition.holds(cell))
         {
-            points
-                .entry(&cell.axes)
-                .or_insert_with(|| Point {
-                    cell,
-                    rows: Vec::new(),
-                })
-                .rows
-                .push(row);
+            let rows = Vec::new();
+            let point = points.entry(&cell.axes);
+            point.or_insert(Point { cell, rows }).rows.push(row);
         }
     }
     points.into_values().collect()
@@ -389,10 +384,7 @@ fn split(text: &str) -> Result<(&str, &'static Compare, &str), String> {
 /// What may have been meant.
 fn hint(name: &str) -> String {
     let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-    match nearest(name, &names) {
-        Some(name) => format!("did you mean {name}?"),
-        None => format!("there are {}", names.join(", ")),
-    }
+    section::hint(name, &names)
 }
 
 /// A figure, or none if it is something else.

@@ -28,8 +28,10 @@ pub use values::{bytes, one_of, part, time};
 
 use crate::cell::{Cell, Load, Workload};
 use crate::sim::random::Random;
-use section::{nearest, place};
+use crate::studies::plan::Budget;
+use section::{hint, place};
 use tree::{Node, NodeKind};
+use values::chosen;
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -173,26 +175,15 @@ fn apply_budget(
     budgets: Option<&Node>,
     budget: Option<&str>,
 ) -> Result<(), String> {
-    let entries = match budgets.map(|budgets| &budgets.kind) {
-        None => &[][..],
-        Some(NodeKind::Map(entries)) => entries.as_slice(),
-        Some(_) => return Err("budgets: a mapping of budgets is expected".to_owned()),
-    };
-    let unknown = |(name, _): &&(String, Node)| !BUDGETS.contains(&name.as_str());
-    if let Some((name, node)) = entries.iter().find(unknown) {
-        let (place, known) = (place(node), BUDGETS.join(", "));
-        return Err(format!("budgets.{name}{place}: there are {known}"));
+    let entries = budgets.map_or(Ok(&[][..]), |budgets| budgets.entries("budgets"))?;
+    for (name, node) in entries {
+        chosen::<Budget>(name).map_err(|why| format!("budgets{}: {why}", place(node)))?;
     }
     let Some(budget) = budget else { return Ok(()) };
     let found = entries.iter().find(|(name, _)| name == budget);
     let unsaid = || format!("budgets.{budget}: this scenario says nothing of it");
     let (_, node) = found.ok_or_else(unsaid)?;
-    let NodeKind::Map(changes) = &node.kind else {
-        let place = place(node);
-        return Err(format!(
-            "budgets.{budget}{place}: a mapping of paths is expected"
-        ));
-    };
+    let changes = node.entries(&format!("budgets.{budget}"))?;
     changes
         .iter()
         .try_for_each(|(path, value)| put(scenario, path, value.clone()))
@@ -228,35 +219,24 @@ fn axes(sweep: Option<Node>) -> Result<Vec<Axis>, String> {
     let Some(sweep) = sweep else {
         return Ok(Vec::new());
     };
-    let NodeKind::Map(entries) = sweep.kind else {
-        return Err(format!("sweep{}: a mapping is expected", place(&sweep)));
-    };
+    let entries = sweep.entries("sweep")?;
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let lasts: Vec<String> = entries.iter().map(|(path, _)| last(path)).collect();
     let mut axes = Vec::new();
     for (path, node) in entries {
         let root = path.split('.').next().unwrap_or_default();
         if !SWEPT.contains(&root) {
-            let hint = nearest(root, &SWEPT)
-                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            return Err(format!(
-                "sweep.{path}{}: {} can be swept{hint}",
-                place(&node),
-                SWEPT.join(", ")
-            ));
+            let (place, hint) = (place(node), hint(root, &SWEPT));
+            return Err(format!("sweep.{path}{place}: it cannot be swept; {hint}"));
         }
-        let line = place(&node);
-        let NodeKind::List(values) = node.kind else {
-            return Err(format!("sweep.{path}{line}: a list is expected"));
-        };
+        let values = node.list(&format!("sweep.{path}"))?.to_vec();
         if values.is_empty() {
-            return Err(format!("sweep.{path}{line}: the list is empty"));
+            return Err(format!("sweep.{path}{}: the list is empty", place(node)));
         }
-        let end = last(&path);
-        let name = if lasts.iter().filter(|other| **other == end).count() > 1 {
-            path.clone()
-        } else {
-            end
+        let (path, end) = (path.clone(), last(path));
+        let name = match lasts.iter().filter(|other| **other == end).count() {
+            1 => end,
+            _ => path.clone(),
         };
         axes.push(Axis { name, path, values });
     }
@@ -265,19 +245,11 @@ fn axes(sweep: Option<Node>) -> Result<Vec<Axis>, String> {
 
 /// All choices of one value of each axis.
 fn product(axes: &[Axis]) -> Vec<Vec<&Node>> {
-    let mut choices = vec![Vec::new()];
-    for axis in axes {
-        let mut more = Vec::new();
-        for choice in &choices {
-            more.extend(
-                axis.values
-                    .iter()
-                    .map(|value| choice.iter().copied().chain([value]).collect::<Vec<_>>()),
-            );
-        }
-        choices = more;
-    }
-    choices
+    axes.iter().fold(vec![Vec::new()], |choices, axis| {
+        let with = |choice: &Vec<_>, value| choice.iter().copied().chain([value]).collect();
+        let all = |choice| axis.values.iter().map(move |value| with(choice, value));
+        choices.iter().flat_map(all).collect()
+    })
 }
 
 /// Two cells of a name would overwrite each other's files.
@@ -300,5 +272,3 @@ fn check_keys(cells: &[Cell]) -> Result<(), String> {
 const SWEPT: [&str; 6] = [
     "topology", "system", "protocol", "workload", "load", "phases",
 ];
-/// What may stand in `budgets`.
-const BUDGETS: [&str; 3] = ["quick", "standard", "paper"];

@@ -23,10 +23,7 @@ pub fn check(path: &str, node: &Node) -> Result<(), String> {
         let (path, place) = (joined(path, key), place(node));
         if !known.contains(key) {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let hint = match nearest(key, &known) {
-                Some(nearest) => format!("did you mean {nearest}?"),
-                None => format!("there are {}", known.join(", ")),
-            };
+            let hint = hint(key, &known);
             return Err(format!("{path}{place}: there is no such key; {hint}"));
         }
         check(&path, node)?;
@@ -50,10 +47,7 @@ pub struct Section<'a> {
 impl<'a> Section<'a> {
     /// The whole scenario, or a section of it.
     pub fn new(path: &str, node: &'a Node) -> Result<Section<'a>, String> {
-        let NodeKind::Map(entries) = &node.kind else {
-            return Err(format!("{path}{}: a mapping is expected", place(node)));
-        };
-        let path = path.to_owned();
+        let (path, entries) = (path.to_owned(), node.entries(path)?);
         Ok(Section { path, entries })
     }
 
@@ -117,24 +111,16 @@ impl<'a> Section<'a> {
         let Some(node) = self.node(key) else {
             return Ok(Vec::new());
         };
-        let NodeKind::List(nodes) = &node.kind else {
-            return Err(format!("{path}{}: a list is expected", place(node)));
-        };
         let word = |node: &Node| match &node.kind {
             NodeKind::Scalar(text) => Ok(text.clone()),
             _ => Err(format!("{path}{}: words are expected", place(node))),
         };
-        nodes.iter().map(word).collect()
+        node.list(&path)?.iter().map(word).collect()
     }
 
     /// A mapping whose keys may be any.
     pub fn free(&self, key: &'static str) -> Result<&'a [(String, Node)], String> {
-        let path = self.path_of(key);
-        match self.node(key).map(|node| (&node.kind, node)) {
-            None => Ok(&[]),
-            Some((NodeKind::Map(entries), _)) => Ok(entries),
-            Some((_, node)) => Err(format!("{path}{}: a mapping is expected", place(node))),
-        }
+        self.section(key).map(|section| section.entries)
     }
 
     /// The full name of a key, for errors.
@@ -151,9 +137,13 @@ pub fn place(node: &Node) -> String {
     }
 }
 
-/// The word that is nearest, if one is near: at most a third of its letters differ.
-pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+/// What may have been meant: the nearest word if one is near, of which at most a third of the letters differ, else all.
+pub fn hint(word: &str, known: &[&str]) -> String {
     let distances = known.iter().map(|name| (osa_distance(word, name), *name));
-    let (distance, nearest) = distances.min()?;
-    (distance <= 1 + nearest.len() / 3).then_some(nearest)
+    match distances.min() {
+        Some((distance, nearest)) if distance <= 1 + nearest.len() / 3 => {
+            format!("did you mean {nearest}?")
+        }
+        _ => format!("there are {}", known.join(", ")),
+    }
 }

@@ -2,6 +2,8 @@
 
 use saphyr_parser::{Event, Parser};
 
+use super::section::place;
+
 /// A piece of YAML.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -42,6 +44,22 @@ impl Node {
             }
         }
         found.ok_or_else(|| "there is nothing in it".to_owned())
+    }
+
+    /// What a mapping has.
+    pub fn entries(&self, path: &str) -> Result<&[(String, Node)], String> {
+        match &self.kind {
+            NodeKind::Map(entries) => Ok(entries),
+            _ => Err(format!("{path}{}: a mapping is expected", place(self))),
+        }
+    }
+
+    /// What a list has.
+    pub fn list(&self, path: &str) -> Result<&[Node], String> {
+        match &self.kind {
+            NodeKind::List(nodes) => Ok(nodes),
+            _ => Err(format!("{path}{}: a list is expected", place(self))),
+        }
     }
 
     /// Puts something at a path; mappings on the way are made.

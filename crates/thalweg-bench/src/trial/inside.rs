@@ -29,7 +29,7 @@ pub fn play(stage: &Stage<'_>, others: &BTreeSet<u32>) -> Result<Played, Fault> 
 
     let times = Times::new(clock::now() + HEAD_START, &cell.phases);
     let shared = Shared::new(stage.plan, job.run, cell.copies(), times).bounded();
-    let pacer = stage.plan.pacer(times);
+    let pacer = stage.plan.pacer(times, None);
     let books = Got::new(times, job.flows, cell.copies()).beside(stage.plan.beside(times));
     // A closed loop at most once goes on when the message has come to its first subscriber.
     let (tell, told) = channel();

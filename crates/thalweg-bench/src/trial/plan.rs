@@ -153,13 +153,8 @@ impl Plan {
         }
     }
 
-    /// What gives messages when they are due.
-    pub fn pacer(&self, times: Times) -> Pacer {
-        self.pacer_at_most(times, None)
-    }
-
-    /// The same, but only so many of a schedule.
-    pub fn pacer_at_most(&self, times: Times, count: Option<u64>) -> Pacer {
+    /// What gives messages when they are due; of a schedule only so many, if there is a count.
+    pub fn pacer(&self, times: Times, count: Option<u64>) -> Pacer {
         let flows = self.load.flows().max(1);
         let schedule = self.schedule().map(|schedule| match count {
             Some(count) => schedule.at_most(count),
