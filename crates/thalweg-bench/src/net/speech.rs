@@ -15,7 +15,7 @@ pub struct ByteCounts {
 pub struct Speech {
     /// The broker's usual port says the protocol.
     port: u16,
-    /// Of MQTT.
+    /// The version of MQTT that the connection speaks, where that is its protocol.
     pub version: u8,
     /// What has come and is not yet understood.
     rest: Vec<u8>,
