@@ -239,23 +239,34 @@ fn networks_lose_and_count_what_they_say() {
         eprintln!("not run: {why}");
         return;
     }
-    // Late packets are reported and are not an error: the load of the testing machine is no criterion.
     let run = bench(&["net", "check", "--packets", "10000"]);
     let found = String::from_utf8_lossy(&run.stdout);
-    assert_eq!(
-        run.status.code(),
-        Some(0),
-        "{found}{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
-    assert_eq!(
-        found
-            .lines()
-            .filter(|line| line.starts_with("| kernel:"))
-            .count(),
-        13,
-        "{found}"
-    );
+    // 3: a rate was off, which is a matter of what else runs here, or chance took more than its interval.
+    let is_over = matches!(run.status.code(), Some(0 | 3));
+    assert!(is_over, "{found}{}", String::from_utf8_lossy(&run.stderr));
+    let (mut bytes, mut losses) = (0, 0);
+    for row in found.lines().filter(|line| line.starts_with("| kernel:")) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [wanted, came] = [cells[1], cells[2]].map(numbers);
+        if row.contains(": bytes of ") {
+            bytes += 1;
+            assert_eq!(came, wanted, "{row}");
+        }
+        // Its losses have no seed: twice the interval, of more than four deviations, is beyond chance.
+        if let ([sent, expected, half], [arrived, lost]) = (&wanted[..], &came[..]) {
+            losses += 1;
+            let is_near = (lost - expected).abs() <= 2.0 * half;
+            assert!(arrived == sent && is_near, "{row}");
+        }
+    }
+    assert_eq!((bytes, losses), (1, 12), "{found}");
+}
+
+/// The numbers in a text.
+fn numbers(text: &str) -> Vec<f64> {
+    text.split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect()
 }
 
 /// At least once over a link that loses a quarter of all packets, each way, both legs: everything arrives, over MQTT and
