@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::calibrate::fake::{Fake, Fate};
-use crate::cell::{Driver, Leg, Protocol, Workload};
+use crate::cell::{Driver, Leg, Link, Protocol, Workload};
 use crate::studies::plan::phases;
 
 const MS: u64 = 1_000_000;
@@ -206,4 +206,47 @@ fn a_broker_that_is_not_there_or_goes_away_makes_a_trial_invalid() {
         trial.join().expect("it does not panic")
     });
     assert!(is_invalid(&row), "{:?}", row.standing);
+}
+
+/// Protocols of both legs against a broker of its own, in namespaces.
+#[test]
+#[ignore = "needs root and THALWEG_BIN"]
+fn the_common_client_measures_every_protocol_in_namespaces() {
+    use Protocol::{Amqp, Coap, Mqtt, Stomp, Xmpp};
+    for (publish, subscribe, loss) in [
+        (Mqtt, Mqtt, 0.0),
+        (Coap, Coap, 0.0),
+        (Amqp, Amqp, 0.0),
+        (Stomp, Stomp, 0.0),
+        (Xmpp, Xmpp, 0.0),
+        (Mqtt, Coap, 0.0),
+        (Mqtt, Mqtt, 0.1),
+    ] {
+        let cell = cell(&fake(), |cell| {
+            (cell.system, cell.driver) = ("thalweg".to_owned(), Driver::Common);
+            (cell.publish, cell.subscribe) = (Leg::of(publish, 1), Leg::of(subscribe, 1));
+            cell.link = Link {
+                namespaces: true,
+                loss,
+                ..cell.link
+            };
+            cell.phases = phases(0.5, 0.0, 2.0, 30.0);
+            cell.load = Load::Open {
+                rate: 20.0,
+                flows: 5,
+                arrivals: "periodic".to_owned(),
+            };
+        });
+        let measured = measure(&cell);
+        let row = &measured.row;
+        println!("{publish:?} to {subscribe:?} at {loss}: {row:?}");
+        assert!(is_whole(row), "{:?}", row.standing);
+        let arrived = (row.intended, row.delivered, row.lost, row.unacknowledged);
+        assert_eq!(arrived, (200, 200, 0, 0));
+        let has_causes = row.more.contains_key("publish_leg_bytes");
+        assert!(has_causes, "{:?}", measured.events);
+        assert!(row.wire_bytes > Some(200 * 60));
+        let link = row.link_lost.expect("it is counted");
+        assert_eq!(link.0 > 0, loss > 0.0);
+    }
 }
