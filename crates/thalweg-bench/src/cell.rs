@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::load::schedule::Arrivals;
+
 /// Everything that is needed to measure one point once. All times are in nanoseconds, all sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -240,6 +242,12 @@ impl Link {
     };
 
     /// Whether packets do not only have to keep to a rate, losses aside.
+    /// Namespaces, and nothing that happens between them.
+    pub const CABLE: Link = Link {
+        namespaces: true,
+        ..Link::LOOPBACK
+    };
+
     pub fn is_more_than_rate(&self) -> bool {
         self.delay_ns > 0 || self.jitter_ns > 0 || self.reorder > 0.0 || self.duplicate > 0.0
     }
@@ -309,8 +317,7 @@ pub enum Load {
         rate: f64,
         /// Flows: publisher and topic.
         flows: u32,
-        /// `periodic` (with a random phase per flow), `poisson`, `burst` (all flows at once).
-        arrivals: String,
+        arrivals: Arrivals,
     },
     /// The next one when the one before is through: labelled, and used only where a study did.
     Closed {
@@ -336,6 +343,16 @@ fn whole() -> f64 {
 }
 
 impl Load {
+    /// An open loop of equal distances.
+    pub fn open(rate: f64, flows: u32) -> Load {
+        let arrivals = Arrivals::Periodic;
+        Load::Open {
+            rate,
+            flows,
+            arrivals,
+        }
+    }
+
     pub fn flows(&self) -> u32 {
         match self {
             Load::Open { flows, .. }

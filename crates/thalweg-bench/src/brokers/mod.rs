@@ -214,26 +214,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::cell::{Leg, Load, Workload};
+    use crate::cell::Leg;
+    use crate::studies::plan;
 
     /// A cell of which only the system and its protocol matter here.
     fn cell(system: &str, protocol: Protocol) -> Cell {
-        let leg = Leg::of(protocol, 1);
-        Cell {
-            experiment: "brokers".to_owned(),
-            seed: 1,
-            system: system.to_owned(),
-            cpus: (Some(0), None),
-            publish: leg,
-            subscribe: leg,
-            workload: Workload::Fixed { bytes: 60 },
-            load: Load::Open {
-                rate: 1.0,
-                flows: 1,
-                arrivals: "periodic".to_owned(),
-            },
-            ..Cell::blank()
-        }
+        let cell = plan::cell("brokers", system, Leg::of(protocol, 1)).open(1.0, 1);
+        cell.with(|cell| cell.cpus = (Some(0), None)).into_cell()
     }
 
     /// Starts, looks at and stops a broker for each protocol that it speaks; says so if it is not there.

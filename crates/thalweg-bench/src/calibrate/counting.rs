@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use super::fake::Fate;
-use super::{Finding, Run, Wishes};
+use super::{Finding, Wishes, cell};
 use crate::cell::{Driver, Row, Standing};
 use crate::sim::random::Random;
+use crate::studies::plan::phases;
 
 /// What is put in: which message of which flow has which fate. So many of each kind among `messages` of each of `flows` flows,
 /// where the seed says.
@@ -62,20 +63,11 @@ fn measure(
         let fate = flow.and_then(|flow| fates.get(&(flow, number)));
         fate.copied().unwrap_or(Fate::At(now))
     };
-    let run = Run {
-        driver,
-        qos,
-        window: 20,
-        rate: RATE,
-        flows: FLOWS,
-        arrivals: "periodic",
-        warmup_ns: 0,
-        measure_ns: (messages as f64 / RATE * 1e9) as u64,
-        // What was put in does not come any more: the drain ends by itself only where nothing is missing.
-        drain_ns: 1_000_000_000,
-        seed,
-    };
-    Ok(run.measure(Box::new(service), stop)?.row)
+    // What was put in does not come any more: the drain ends by itself only where nothing is missing.
+    let phases = phases(0.0, 0.0, messages as f64 / RATE, 1.0);
+    let cell = cell(qos, 20, RATE, FLOWS)
+        .with(|cell| (cell.driver, cell.phases, cell.seed) = (driver, phases, seed));
+    Ok(super::measure(cell, Box::new(service), stop)?.row)
 }
 
 fn judge(driver: Driver, qos: u8, of_each: usize, row: &Row) -> Finding {

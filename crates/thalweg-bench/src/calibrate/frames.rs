@@ -4,7 +4,6 @@
 //! its timestamps), 42 over UDP. How many frames only acknowledge is TCP's choice and taken from the capture; everything else
 //! has to be as reckoned, to the last byte.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
@@ -13,11 +12,12 @@ use std::time::Duration;
 
 use super::{Finding, Wishes, or_missed};
 use crate::brokers::{self, NoBroker};
-use crate::cell::{Cell, Driver, Leg, Link, Load, Protocol, Workload};
+use crate::cell::{Cell, Driver, Leg, Link, Protocol};
 use crate::net::capture::Capture;
 use crate::net::network::name_of_ours;
 use crate::net::split::Cause;
 use crate::net::{CLIENT_HOST, Network, Wire, network};
+use crate::studies::plan;
 
 /// Takes about half a minute.
 pub fn run(_: &Wishes, _: &AtomicBool) -> Vec<Finding> {
@@ -324,33 +324,16 @@ pub(crate) fn cell(system: &str, protocol: Protocol, qos: u8) -> Cell {
         window: 1,
         ..Leg::of(protocol, qos)
     };
-    let mut broker_settings = BTreeMap::new();
-    if system == "thalweg" && protocol == Protocol::Coap {
-        // Who observes is asked to acknowledge, or not, whatever the publisher did.
-        let kind = if qos == 0 { "non" } else { "con" };
-        broker_settings.insert("coap.notifications".to_owned(), kind.to_owned());
-    }
-    Cell {
-        experiment: "frames".to_owned(),
-        seed: 1,
-        system: system.to_owned(),
-        broker_settings,
-        driver: Driver::Bare,
-        publish: leg,
-        subscribe: leg,
-        link: Link {
-            namespaces: true,
-            ..Link::LOOPBACK
-        },
-        workload: Workload::Fixed {
-            bytes: PAYLOAD as u32,
-        },
-        load: Load::Closed {
-            think_ns: 0,
-            flows: 1,
-        },
-        ..Cell::blank()
-    }
+    let cell = plan::cell("frames", system, leg).with(|cell| {
+        (cell.driver, cell.link) = (Driver::Bare, Link::CABLE);
+        if system == "thalweg" && protocol == Protocol::Coap {
+            // Who observes is asked to acknowledge, or not, whatever the publisher did.
+            let kind = if qos == 0 { "non" } else { "con" };
+            let setting = ("coap.notifications".to_owned(), kind.to_owned());
+            cell.broker_settings.extend([setting]);
+        }
+    });
+    cell.into_cell()
 }
 
 const TOPIC: &str = "cal/frame";

@@ -28,7 +28,8 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 use self::fake::{Fake, Service};
-use crate::cell::{Cell, Driver, Leg, Load, Measured, Phases, Protocol, Workload};
+use crate::cell::{Leg, Measured, Protocol};
+use crate::studies::plan::{self, Draft};
 use crate::trial;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,49 +157,18 @@ fn or_missed(name: &str, found: io::Result<Vec<Finding>>) -> Vec<Finding> {
     })
 }
 
-/// A run at a broker of ours on the loopback: MQTT 5, messages of 60 bytes.
-struct Run {
-    driver: Driver,
-    qos: u8,
-    window: u32,
-    /// Messages a second of each flow.
-    rate: f64,
-    flows: u32,
-    arrivals: &'static str,
-    warmup_ns: u64,
-    measure_ns: u64,
-    drain_ns: u64,
-    seed: u64,
+/// MQTT 5, messages of 60 bytes: so many a second of each of so many flows, nothing before they are measured.
+fn cell(qos: u8, window: u32, rate: f64, flows: u32) -> Draft {
+    let leg = Leg {
+        window,
+        ..Leg::of(Protocol::Mqtt, qos)
+    };
+    plan::cell("E0", "", leg).open(rate, flows)
 }
 
-impl Run {
-    fn measure(&self, service: Service, stop: &AtomicBool) -> io::Result<Measured> {
-        let fake = Fake::start(service)?;
-        let leg = Leg {
-            window: self.window,
-            ..Leg::of(Protocol::Mqtt, self.qos)
-        };
-        let cell = Cell {
-            experiment: "E0".to_owned(),
-            seed: self.seed,
-            system: fake.address().to_string(),
-            driver: self.driver,
-            publish: leg,
-            subscribe: leg,
-            workload: Workload::Fixed { bytes: 60 },
-            load: Load::Open {
-                rate: self.rate,
-                flows: self.flows,
-                arrivals: self.arrivals.to_owned(),
-            },
-            phases: Phases {
-                settle_ns: 0,
-                warmup_ns: self.warmup_ns,
-                measure_ns: self.measure_ns,
-                drain_ns: self.drain_ns,
-            },
-            ..Cell::blank()
-        };
-        Ok(trial::run(&cell, stop))
-    }
+/// Measures a cell at a broker of ours on the loopback.
+fn measure(cell: Draft, service: Service, stop: &AtomicBool) -> io::Result<Measured> {
+    let fake = Fake::start(service)?;
+    let cell = cell.with(|cell| cell.system = fake.address().to_string());
+    Ok(trial::run(&cell.into_cell(), stop))
 }

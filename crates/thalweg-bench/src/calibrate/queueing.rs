@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fake::Fate;
-use super::{Finding, Run, Wishes};
-use crate::cell::{Driver, Row, Standing};
+use super::{Finding, Wishes, cell};
+use crate::cell::{Driver, Load, Row, Standing, word};
+use crate::load::schedule::Arrivals;
 use crate::stats::{mean, mean_interval};
+use crate::studies::plan::phases;
 
 /// Servers, one for each topic, that take [`SERVICE`] for each message, one after the other: when each is free.
 #[derive(Debug, Default)]
@@ -27,7 +29,10 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let lasts = if wishes.quick { 2_000 * MS } else { 4_000 * MS };
     let (mut regular, mut random) = (Vec::new(), Vec::new());
     let mut notes = Vec::new();
-    for (arrivals, means) in [("periodic", &mut regular), ("poisson", &mut random)] {
+    for (arrivals, means) in [
+        (Arrivals::Periodic, &mut regular),
+        (Arrivals::Poisson, &mut random),
+    ] {
         // What a busy machine made invalid says nothing of the tool, and is measured again.
         for seed in wishes.seed..wishes.seed.saturating_add(TRIES) {
             if means.len() >= REPEATS || stop.load(Ordering::Relaxed) {
@@ -36,7 +41,7 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
             match measure(arrivals, lasts, seed, stop) {
                 Ok(row) => match &row.standing {
                     Standing::Valid => means.push(row.response.mean / 1e3),
-                    standing => notes.push(format!("{arrivals}: {standing:?}")),
+                    standing => notes.push(format!("{}: {standing:?}", word(arrivals))),
                 },
                 Err(error) => return vec![Finding::skipped("queueing", error.to_string())],
             }
@@ -88,27 +93,22 @@ pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
 }
 
 /// One run of all servers.
-fn measure(
-    arrivals: &'static str,
-    lasts: u64,
-    seed: u64,
-    stop: &AtomicBool,
-) -> std::io::Result<Row> {
+fn measure(arrivals: Arrivals, lasts: u64, seed: u64, stop: &AtomicBool) -> std::io::Result<Row> {
     let mut servers = Servers::default();
     let service = move |topic: &str, _: u64, now: u64| Fate::At(servers.serve(topic, now));
-    let run = Run {
-        driver: Driver::Bare,
-        qos: 0,
-        window: 1,
-        rate: LOAD / (SERVICE as f64 / 1e9),
-        flows: SERVERS,
+    let (service_s, lasts_s) = (SERVICE as f64 / 1e9, lasts as f64 / 1e9);
+    let phases = phases(0.0, 40.0 * service_s, lasts_s, 10.0);
+    let (rate, flows) = (LOAD / service_s, SERVERS);
+    let load = Load::Open {
+        rate,
+        flows,
         arrivals,
-        warmup_ns: 40 * SERVICE,
-        measure_ns: lasts,
-        drain_ns: 10_000 * MS,
-        seed,
     };
-    Ok(run.measure(Box::new(service), stop)?.row)
+    let cell = cell(0, 1, rate, flows).with(|cell| {
+        (cell.driver, cell.phases, cell.seed) = (Driver::Bare, phases, seed);
+        cell.load = load;
+    });
+    Ok(super::measure(cell, Box::new(service), stop)?.row)
 }
 
 /// How long a server takes, nanoseconds.
@@ -125,7 +125,7 @@ const MS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::schedule::{Arrivals, Schedule, Sizes};
+    use crate::load::schedule::{Schedule, Sizes};
 
     /// The same schedule and the same servers in virtual time; returns the mean response after the first ones.
     fn virtual_mean(arrivals: Arrivals, load: f64, seconds: u64) -> f64 {

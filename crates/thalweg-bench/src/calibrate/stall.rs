@@ -4,9 +4,10 @@
 use std::sync::atomic::AtomicBool;
 
 use super::fake::Fate;
-use super::{Finding, Run, Wishes};
+use super::{Finding, Wishes, cell};
 use crate::cell::{Driver, Measured, Standing};
 use crate::load::clock;
+use crate::studies::plan::phases;
 
 /// When what arrives leaves a broker that does nothing for `lasts` of each `every` nanoseconds since `begun`.
 fn leaves(now: u64, begun: u64, every: u64, lasts: u64) -> u64 {
@@ -36,19 +37,10 @@ fn measure(
 ) -> std::io::Result<Measured> {
     let begun = clock::now();
     let service = move |_: &str, _: u64, now: u64| Fate::At(leaves(now, begun, every, lasts));
-    let run = Run {
-        driver: Driver::Bare,
-        qos: 1,
-        window: WINDOW,
-        rate: RATE,
-        flows: 1,
-        arrivals: "periodic",
-        warmup_ns: 0,
-        measure_ns: periods * every,
-        drain_ns: 30_000 * MS,
-        seed,
-    };
-    run.measure(Box::new(service), stop)
+    let phases = phases(0.0, 0.0, (periods * every) as f64 / 1e9, 30.0);
+    let cell = cell(1, WINDOW, RATE, 1)
+        .with(|cell| (cell.driver, cell.phases, cell.seed) = (Driver::Bare, phases, seed));
+    super::measure(cell, Box::new(service), stop)
 }
 
 fn judge(lasts: u64, measured: &Measured) -> Vec<Finding> {

@@ -121,10 +121,9 @@ pub fn cells(args: &CourseArgs, budget: Budget, seed: u64) -> Vec<Cell> {
                         .with(|cell| {
                             cell.subscribe = *subscribe;
                             cell.link = Link {
-                                namespaces: true,
                                 loss: loss.part(),
                                 delay_ns: delay.as_nanos() as u64,
-                                ..Link::LOOPBACK
+                                ..Link::CABLE
                             };
                             cell.phases = plan::phases(2.0, 0.0, step.as_secs_f64(), 100.0);
                         });

@@ -4,11 +4,7 @@ use crate::recommend::published::blank_cell;
 /// A message of which both legs took so much.
 fn trial(bytes: u64, frames: u64, cpu_client_us: f64) -> (Cell, Row) {
     let cell = Cell {
-        load: Load::Open {
-            rate: 1.0,
-            flows: 1,
-            arrivals: "periodic".to_owned(),
-        },
+        load: Load::open(1.0, 1),
         ..blank_cell()
     };
     let row = Row {
@@ -103,11 +99,7 @@ fn parts_add_up_and_follow_the_formula() {
         assert!((sum - total(profile, &cell, &row).expect("counted")).abs() < 1e-9);
     }
     let mut often = trial(554, 8, 0.0);
-    often.0.load = Load::Open {
-        rate: 100.0,
-        flows: 1,
-        arrivals: "periodic".to_owned(),
-    };
+    often.0.load = Load::open(100.0, 1);
     let once = (cell, row);
     for (trial, profile, part, expected) in [
         // 20 us of this machine are 7.5 ms of an MSP430 with 5.49 mW.

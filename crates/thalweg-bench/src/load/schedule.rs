@@ -7,6 +7,7 @@ use std::iter;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use crate::sim::random::Random;
 use crate::traces::Trace;
@@ -25,7 +26,8 @@ pub struct Item {
 }
 
 /// How messages of a flow follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
     /// At equal distances, each flow with a random phase
     Periodic,
@@ -33,14 +35,6 @@ pub enum Arrivals {
     Poisson,
     /// All flows at once
     Burst,
-}
-
-impl Arrivals {
-    /// By its name in a cell.
-    pub fn named(name: &str) -> Result<Arrivals, String> {
-        let words = |_| format!("there are no arrivals {name:?}: periodic, poisson, burst");
-        Arrivals::from_str(name, false).map_err(words)
-    }
 }
 
 /// How large messages are.

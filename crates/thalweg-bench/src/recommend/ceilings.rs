@@ -72,11 +72,7 @@ mod tests {
     #[test]
     fn what_confirmed_counts_and_not_what_was_tried_on_the_way() {
         let base = Cell {
-            load: Load::Open {
-                rate: 10.0,
-                flows: 4,
-                arrivals: "periodic".to_owned(),
-            },
+            load: Load::open(10.0, 4),
             ..blank_cell()
         };
         let tried = |step: usize, rate: f64, is_long: bool, delivered: u64| {

@@ -386,11 +386,7 @@ pub(crate) mod tests {
         (cell.publish.qos, cell.subscribe.qos) = (1, 1);
         (cell.repeat, cell.link.loss) = (repeat, loss);
         cell.workload = Workload::Fixed { bytes: payload };
-        cell.load = Load::Open {
-            rate: 1.0,
-            flows: 10,
-            arrivals: "periodic".to_owned(),
-        };
+        cell.load = Load::open(1.0, 10);
         let row = Row {
             delivered: 1000,
             wire_bytes: Some((bytes * 1000.0) as u64),

@@ -86,11 +86,7 @@ fn trial(fields: &BTreeMap<&str, &str>) -> (Cell, Row) {
     let flows = or("flows", 1.0) as u32;
     let load = match text("load") {
         "flood" => Load::Flood { flows },
-        "open" => Load::Open {
-            rate: known("rate_per_s"),
-            flows,
-            arrivals: "periodic".to_owned(),
-        },
+        "open" => Load::open(known("rate_per_s"), flows),
         load => panic!("there is no load {load}"),
     };
     let axes = ["policy", "strategy", "timers", "members", "neighbour"];
@@ -106,7 +102,7 @@ fn trial(fields: &BTreeMap<&str, &str>) -> (Cell, Row) {
         link: Link {
             loss: or("loss_percent", 0.0) / 100.0,
             rate: number("link_mbit").map(|it| (it * 1e6) as u64),
-            ..cable()
+            ..Link::CABLE
         },
         workload: Workload::Fixed { bytes },
         load,
@@ -139,17 +135,10 @@ fn trial(fields: &BTreeMap<&str, &str>) -> (Cell, Row) {
     (cell, row)
 }
 
-fn cable() -> Link {
-    Link {
-        namespaces: true,
-        ..Link::LOOPBACK
-    }
-}
-
 /// A cell of which nothing is said yet.
 pub(crate) fn blank_cell() -> Cell {
     Cell {
-        link: cable(),
+        link: Link::CABLE,
         ..Cell::blank()
     }
 }

@@ -50,11 +50,7 @@ pub(crate) fn cell(axis: &str, repeat: u32) -> Cell {
             ..Link::LOOPBACK
         },
         workload: Workload::Fixed { bytes: 60 },
-        load: Load::Open {
-            rate: 10.0,
-            flows: 2,
-            arrivals: "periodic".to_owned(),
-        },
+        load: Load::open(10.0, 2),
         phases: Phases {
             measure_ns: 5_000_000_000,
             ..Phases::default()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use thalweg_client::{BrokerUrl, Scheme};
 
-use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload, word};
+use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload};
 use crate::drivers::{Job, speaks};
 use crate::load::header::PAYLOAD_MIN;
 use crate::load::schedule::Arrivals;
@@ -148,7 +148,7 @@ pub enum Whose {
 impl PaceArgs {
     /// As a cell says it.
     pub fn load(&self, flows: u32) -> Load {
-        let (rate, arrivals) = (self.rate.unwrap_or(1.0), word(self.arrivals));
+        let (rate, arrivals) = (self.rate.unwrap_or(1.0), self.arrivals);
         let think_ns = self.closed.map(|pause| pause.as_nanos() as u64);
         match (self.flood, think_ns) {
             (true, _) => Load::Flood { flows },

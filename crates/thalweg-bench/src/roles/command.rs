@@ -101,11 +101,7 @@ fn answers(role: &RoleArgs, cell: &Cell, job: &Job, out: &mut dyn Write) -> io::
 
 /// The load of who sends nothing by itself: that it is said to be open decides only about connections.
 fn of_others(flows: u32) -> Load {
-    Load::Open {
-        rate: 1.0,
-        flows,
-        arrivals: "periodic".to_owned(),
-    }
+    Load::open(1.0, flows)
 }
 
 const PING: &str = "ping";

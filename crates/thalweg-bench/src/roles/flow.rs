@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::say::{Named, Roles, Say};
-use crate::cell::{Cell, Driver, Leg, Load, Protocol, Standing};
+use crate::cell::{Cell, Driver, Leg, Load, Protocol, Standing, word};
 use crate::command::Outcome;
 use crate::drivers::{self, Job};
 use crate::load::{Books, Got, SECOND, Sent, Times, clock};
@@ -157,6 +157,7 @@ fn settings(cell: &Cell, job: &Job, roles: Roles) -> Vec<Named> {
 fn load(load: &Load) -> String {
     match load {
         Load::Open { rate, arrivals, .. } => {
+            let arrivals = word(*arrivals);
             format!("{rate}/s of each flow, {arrivals}, by a schedule")
         }
         Load::Closed { think_ns, .. } => {

@@ -54,11 +54,7 @@ fn every_cell_is_measured_once_and_no_more_than_four_at_a_time() {
 #[test]
 fn cells_of_much_load_come_first_and_alone() {
     let open = |name: &str, rate| Cell {
-        load: Load::Open {
-            rate,
-            flows: 1,
-            arrivals: "periodic".to_owned(),
-        },
+        load: Load::open(rate, 1),
         ..cell(name, 0)
     };
     let flood = Cell {

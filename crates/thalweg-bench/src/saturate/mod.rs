@@ -9,13 +9,14 @@ pub use search::{Found, Goal, Search, Shown, Step};
 
 use crate::cell::{Cell, Load, Measured, Row, Second, Standing};
 use crate::load::SECOND;
+use crate::load::schedule::Arrivals;
 
 /// The cell of a step: its rate spread over its flows, and its name with the number of the step.
 pub fn cell_at(base: &Cell, step: usize, rate: f64, is_long: bool, short_ns: u64) -> Option<Cell> {
     let flows = base.load.flows();
     let arrivals = match &base.load {
-        Load::Open { arrivals, .. } => arrivals.clone(),
-        Load::Flood { .. } => "periodic".to_owned(),
+        Load::Open { arrivals, .. } => *arrivals,
+        Load::Flood { .. } => Arrivals::Periodic,
         Load::Closed { .. } | Load::Replay { .. } => return None,
     };
     let mut cell = base.clone();

@@ -7,8 +7,7 @@ use super::section::{Section, check};
 use super::tree::Node;
 use super::values::{among, bytes, chosen, count, factor, one_of, part, some, switch, time, word};
 use crate::cell::{
-    self, CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol,
-    Workload,
+    CallCounter, Carrier, Cell, Driver, Engine, Extras, Leg, Link, Load, Phases, Protocol, Workload,
 };
 use crate::drivers::api::carried;
 use crate::load::schedule::Arrivals;
@@ -314,7 +313,7 @@ fn load(section: Section<'_>, workload: &Workload) -> Result<(Load, u32), String
             Load::Open {
                 rate,
                 flows,
-                arrivals: cell::word(arrivals.unwrap_or(Arrivals::Periodic)),
+                arrivals: arrivals.unwrap_or(Arrivals::Periodic),
             }
         }
         Model::Closed => Load::Closed {

@@ -75,13 +75,7 @@ impl Draft {
 
     /// Open loop: so many flows, so many messages a second of each.
     pub fn open(self, rate: f64, flows: u32) -> Draft {
-        self.with(|cell| {
-            cell.load = Load::Open {
-                rate,
-                flows,
-                arrivals: "periodic".to_owned(),
-            }
-        })
+        self.with(|cell| cell.load = Load::open(rate, flows))
     }
 
     /// It as it is, the first repeat.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cell::{Cell, Load, Workload};
 use crate::load::got::Beside;
 use crate::load::header::Layout;
-use crate::load::schedule::{Arrivals, Sizes};
+use crate::load::schedule::Sizes;
 use crate::load::{Pacer, Schedule, Times};
 use crate::traces::{Body, Trace, known, replay};
 
@@ -75,11 +75,10 @@ impl Plan {
             let least = layout.bytes_min();
             return Err(format!("a message has at least {least} bytes: its number"));
         }
-        if let Load::Open { rate, arrivals, .. } = &cell.load {
-            Arrivals::named(arrivals)?;
-            if !rate.is_finite() || *rate <= 0.0 {
-                return Err("a rate is more than nothing".to_owned());
-            }
+        if let Load::Open { rate, .. } = cell.load
+            && !is_some(rate)
+        {
+            return Err("a rate is more than nothing".to_owned());
         }
         let burst = match cell.workload {
             Workload::Beside {
@@ -144,7 +143,7 @@ impl Plan {
             ) => Some(Schedule::open(
                 *rate,
                 (*flows).max(1),
-                Arrivals::named(arrivals).unwrap_or(Arrivals::Periodic),
+                *arrivals,
                 self.sizes.clone(),
                 self.seed,
                 self.end,
@@ -212,7 +211,6 @@ fn of_trace(
     else {
         return Ok((listed(), Played::Nothing));
     };
-    let is_some = |factor: f64| factor.is_finite() && factor > 0.0;
     if !is_some(speed) || !is_some(rate_scale) {
         let why = "a trace is played at a speed above 0, with more than none of its messages";
         return Err(why.to_owned());
@@ -230,6 +228,10 @@ fn of_trace(
             Ok((Sizes::Listed(sizes), Played::Messages(replayed)))
         }
     }
+}
+
+fn is_some(factor: f64) -> bool {
+    factor.is_finite() && factor > 0.0
 }
 
 /// A flow by the cell's rate, and beside it one that sends for some time only.
@@ -251,17 +253,11 @@ fn beside(cell: &Cell, end: u64) -> Result<Vec<(u64, u32, u32)>, String> {
     else {
         return Err("a flow beside another are two, by an open loop".to_owned());
     };
-    if !(burst_rate.is_finite() && *burst_rate > 0.0) {
+    if !is_some(*burst_rate) {
         return Err("a rate is more than nothing".to_owned());
     }
-    let steady = Schedule::open(
-        *rate,
-        1,
-        Arrivals::named(arrivals)?,
-        Sizes::Fixed(*bytes),
-        cell.seed,
-        end,
-    );
+    let sizes = Sizes::Fixed(*bytes);
+    let steady = Schedule::open(*rate, 1, *arrivals, sizes, cell.seed, end);
     let from = cell.phases.warmup_ns + from_ns;
     let count = (burst_rate * *for_ns as f64 / 1e9).ceil() as u64;
     let burst = (0..count).map(|number| {

@@ -3,28 +3,18 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::calibrate::fake::{Fake, Fate};
 use crate::cell::{Driver, Leg, Link, Protocol, Workload};
-use crate::studies::plan::phases;
+use crate::studies::plan::{self, phases};
 
 const MS: u64 = 1_000_000;
 
 /// Two flows of 100 messages a second for half a second at a broker that does everything at once; and what is different.
 fn cell(fake: &Fake, change: impl FnOnce(&mut Cell)) -> Cell {
-    let mut cell = Cell {
-        experiment: "tests".to_owned(),
-        seed: 1,
-        system: fake.address().to_string(),
-        driver: Driver::Bare,
-        workload: Workload::Fixed { bytes: 60 },
-        load: Load::Open {
-            rate: 100.0,
-            flows: 2,
-            arrivals: "periodic".to_owned(),
-        },
-        phases: phases(0.0, 0.1, 0.5, 30.0),
-        ..Cell::blank()
-    };
-    change(&mut cell);
-    cell
+    let leg = Leg::of(Protocol::Mqtt, 0);
+    let cell = plan::cell("tests", &fake.address().to_string(), leg).open(100.0, 2);
+    let cell = cell.with(|cell| {
+        (cell.driver, cell.phases) = (Driver::Bare, phases(0.0, 0.1, 0.5, 30.0));
+    });
+    cell.with(change).into_cell()
 }
 
 fn fake() -> Fake {
@@ -225,17 +215,9 @@ fn the_common_client_measures_every_protocol_in_namespaces() {
         let cell = cell(&fake(), |cell| {
             (cell.system, cell.driver) = ("thalweg".to_owned(), Driver::Common);
             (cell.publish, cell.subscribe) = (Leg::of(publish, 1), Leg::of(subscribe, 1));
-            cell.link = Link {
-                namespaces: true,
-                loss,
-                ..cell.link
-            };
+            (cell.link, cell.link.loss) = (Link::CABLE, loss);
             cell.phases = phases(0.5, 0.0, 2.0, 30.0);
-            cell.load = Load::Open {
-                rate: 20.0,
-                flows: 5,
-                arrivals: "periodic".to_owned(),
-            };
+            cell.load = Load::open(20.0, 5);
         });
         let measured = measure(&cell);
         let row = &measured.row;

@@ -129,10 +129,9 @@ mod tests {
 
     use super::*;
     use crate::calibrate::frames;
-    use crate::cell::{Driver, Load, Phases, Standing};
+    use crate::cell::{Driver, Load, Standing};
+    use crate::studies::plan::phases;
     use crate::trial;
-
-    const MS: u64 = 1_000_000;
 
     use Driver::{Common, Stock};
     use Protocol::{Amqp, Coap, Dds, Mqtt, Stomp, Xmpp, Zmtp};
@@ -142,18 +141,8 @@ mod tests {
         let mut cell = frames::cell(system, protocol, qos);
         cell.link.namespaces = false;
         cell.driver = driver;
-        let arrivals = "periodic".to_owned();
-        cell.load = Load::Open {
-            rate: 20.0,
-            flows: 3,
-            arrivals,
-        };
-        cell.phases = Phases {
-            settle_ns: 100 * MS,
-            warmup_ns: 200 * MS,
-            measure_ns: 1000 * MS,
-            drain_ns: 20_000 * MS,
-        };
+        cell.load = Load::open(20.0, 3);
+        cell.phases = phases(0.1, 0.2, 1.0, 20.0);
         (cell.publish.window, cell.subscribe.window) = (20, 20);
         let row = trial::run(&cell, &AtomicBool::new(false)).row;
         let what = format!("{driver:?} {system} {protocol:?} QoS {qos}");
