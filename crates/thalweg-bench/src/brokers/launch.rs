@@ -6,12 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ports::PortKind;
+use super::peers::clients_of_bridge;
 use super::process::MEMORY;
 use super::site::{Site, text_of};
 use super::system::{Recipe, System, found};
 use super::{Ends, NoBroker};
 use crate::cell::{Carrier, Protocol, word};
+use crate::net::DEVICE;
 
 /// A command with its environment.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +62,7 @@ pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<La
     let program = system.program()?;
     let addresses = site.addresses()?;
     let (mut words, mut holds) = (Words::default(), BTreeSet::new());
+    let (carrier, extras) = (site.cell.extras.carrier, &site.cell.extras);
     for (protocol, ends) in &addresses {
         holds.insert(word(*protocol));
         words.set(&word(*protocol), ends.publish);
@@ -71,7 +73,7 @@ pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<La
     }
     for (name, usual) in &recipe.ports {
         if !holds.contains(name) {
-            let address = site.address(PortKind::Tcp, *usual)?;
+            let address = site.address(*usual)?;
             words.set(name, address);
             words.set(&format!("{name}_port"), address.port());
         }
@@ -84,8 +86,11 @@ pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<La
     for (name, is_so) in [
         (
             "websocket",
-            matches!(site.cell.extras.carrier, Some(Carrier::Ws | Carrier::Wss)),
+            matches!(carrier, Some(Carrier::Ws | Carrier::Wss)),
         ),
+        ("carried", carrier.is_some()),
+        ("alarms", extras.alarms),
+        ("multicast", extras.multicast),
         ("root", rustix::process::geteuid().is_root()),
         ("persistent", site.is_persistent()),
         ("at-most-once", site.cell.subscribe.qos == 0),
@@ -93,6 +98,10 @@ pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<La
         holds.extend(is_so.then(|| name.to_owned()));
     }
     words.set("host", site.host);
+    words.set("client", site.client()?);
+    words.set("interface", site.space.map_or("lo", |_| DEVICE));
+    words.set("carrier", carrier.map(word).unwrap_or_default());
+    words.set("is_persistent", site.is_persistent());
     words.set("folder", site.folder.display());
     words.set("PATH", std::env::var("PATH").unwrap_or_default());
     let home = site.path("home");
@@ -116,10 +125,27 @@ pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<La
     let plugins: Vec<&str> = plugins.map(|(_, plugin)| plugin.as_str()).collect();
     words.set("plugins", plugins.join(","));
 
-    let added = recipe.when.iter().filter(|(when, _)| holds.contains(*when));
-    let added: String = added.map(|(_, text)| text.as_str()).collect();
-    let text = format!("{}{added}", recipe.configuration);
-    let mut text = words.fill(text.trim_start()) + &site.settings(&recipe.between);
+    let is_so = |when: &str| match when.strip_prefix("no-") {
+        Some(not) => !holds.contains(not),
+        None => when.is_empty() || holds.contains(when),
+    };
+    let of = |texts: &BTreeMap<String, String>| -> String {
+        let of = texts.iter().filter(|(when, _)| when.split('+').all(is_so));
+        of.map(|(_, text)| text.as_str()).collect()
+    };
+    let mut text = words.fill(recipe.configuration.trim_start()) + &words.fill(&of(&recipe.when));
+    for (protocol, ends) in &addresses {
+        // A bridge has no listener, but a broker needs one.
+        let is_bridge = *protocol == Protocol::Dds;
+        let listener = if is_bridge { Protocol::Mqtt } else { *protocol };
+        words.set("listener", word(listener));
+        words.set("address", ends.publish);
+        text += &words.fill(&of(&recipe.each));
+    }
+    let settings = site.settings(&recipe.between);
+    if recipe.set.is_none() {
+        text += &settings;
+    }
     for (name, text) in &recipe.files {
         site.write(name, &words.fill(text))?;
     }
@@ -127,6 +153,14 @@ pub fn by_recipe(system: &System, recipe: &Recipe, site: &Site<'_>) -> Result<La
         words.set("config", site.write(file, &text)?);
     }
     let mut arguments: Vec<String> = recipe.arguments.iter().map(|it| words.fill(it)).collect();
+    for (setting, set) in settings.lines().zip(recipe.set.iter().cycle()) {
+        arguments.extend([set.clone(), setting.to_owned()]);
+        // In the record they are what was said last.
+        text += &format!("# {set} {setting}\n");
+    }
+    if addresses.contains_key(&Protocol::Dds) {
+        text.insert_str(0, &clients_of_bridge(site)?);
+    }
     if recipe.file.is_none() {
         arguments.extend(text.split_whitespace().map(str::to_owned));
         let name = program.file_name().unwrap_or_default().to_string_lossy();

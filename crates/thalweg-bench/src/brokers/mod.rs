@@ -7,7 +7,7 @@
 //! in [`Running::configuration`], for the record.
 //!
 //! ```text
-//!   start ──> Site (folder, host, ports) ──> thalweg | a recipe of systems.toml: Launch ──> Process ──> Running
+//!   start ──> Site (folder, host, ports) ──> a recipe of systems.toml: Launch ──> Process ──> Running
 //! ```
 
 pub mod calls;
@@ -20,7 +20,6 @@ mod ports;
 mod process;
 mod site;
 mod system;
-mod thalweg;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +28,7 @@ use std::path::PathBuf;
 
 pub(crate) use meter::{family_cpu_s, memory};
 pub(crate) use native::cache;
-pub use native::{dds_peer, xmpp_peer, zmq_peer};
+pub use native::peer;
 pub use system::System;
 pub(crate) use system::found;
 
@@ -124,20 +123,18 @@ pub fn start(cell: &Cell, space: Option<&Space>) -> Result<Running, NoBroker> {
         )));
     }
     let site = Site::new(cell, space)?;
-    if system.is_peers {
+    let Some(recipe) = &system.launch else {
         return peers::stand_in(system, site);
-    }
-    let launch = match &system.launch {
-        Some(recipe) => launch::by_recipe(system, recipe, &site),
-        None => thalweg::launch(system, &site),
-    }?;
+    };
+    let launch = launch::by_recipe(system, recipe, &site)?;
     let version = system.version()?;
     let (addresses, configuration) = (launch.addresses.clone(), launch.configuration.clone());
     let certificate = site.certificate().filter(|path| path.exists());
     let process = Process::start(launch, site).map_err(|error| {
-        match error.to_string().contains(thalweg::WITHOUT_DDS) {
-            true => NoBroker::Absent(thalweg::BUILD_WITH_DDS.to_owned()),
-            false => NoBroker::Failed(error),
+        let said = error.to_string();
+        match recipe.lacks.iter().find(|(words, _)| said.contains(*words)) {
+            Some((_, remedy)) => NoBroker::Absent(remedy.clone()),
+            None => NoBroker::Failed(error),
         }
     })?;
     Ok(Running {

@@ -11,77 +11,47 @@ use std::sync::{Mutex, PoisonError};
 use super::NoBroker;
 use super::system::found;
 
-/// The program that is a ZeroMQ proxy, publishers and subscribers; compiled if need be.
-pub fn zmq_peer() -> Result<PathBuf, NoBroker> {
-    let sources = [("zmqpeer.c", include_str!("../../native/zmqpeer.c")), PEER];
-    peer(
-        "zmqpeer",
-        &sources,
-        "zmq.h",
-        &["zmqpeer.c", "-lzmq"],
-        "libzmq3-dev",
-    )
-}
+/// Publishers and subscribers of a library that is used in C, and a ZeroMQ proxy: the program, a header of the library, what it
+/// is compiled with besides, and Debian's packages.
+const PEERS: [(&str, &str, &str, &str); 3] = [
+    ("zmqpeer", "zmq.h", "-lzmq", "libzmq3-dev"),
+    ("ddspeer", "dds/dds.h", "lab.c -lddsc", DDS_PACKAGES),
+    ("xmpppeer", "strophe.h", "-lstrophe", "libstrophe-dev"),
+];
+const DDS_PACKAGES: &str = "cyclonedds-dev cyclonedds-tools";
+const SOURCES: [(&str, &str); 5] = [
+    ("zmqpeer.c", include_str!("../../native/zmqpeer.c")),
+    ("ddspeer.c", include_str!("../../native/ddspeer.c")),
+    ("xmpppeer.c", include_str!("../../native/xmpppeer.c")),
+    ("lab.idl", include_str!("../../native/lab.idl")),
+    ("peer.h", include_str!("../../native/peer.h")),
+];
 
-/// The program that is publishers and subscribers of Cyclone DDS; compiled if need be.
-pub fn dds_peer() -> Result<PathBuf, NoBroker> {
-    let sources = [
-        ("ddspeer.c", include_str!("../../native/ddspeer.c")),
-        ("lab.idl", include_str!("../../native/lab.idl")),
-        PEER,
-    ];
-    let packages = "cyclonedds-dev cyclonedds-tools";
-    peer(
-        "ddspeer",
-        &sources,
-        "dds/dds.h",
-        &["ddspeer.c", "lab.c", "-lddsc"],
-        packages,
-    )
-}
-
-/// The program that is publishers and subscribers of XMPP; compiled if need be.
-pub fn xmpp_peer() -> Result<PathBuf, NoBroker> {
-    let sources = [
-        ("xmpppeer.c", include_str!("../../native/xmpppeer.c")),
-        PEER,
-    ];
-    peer(
-        "xmpppeer",
-        &sources,
-        "strophe.h",
-        &["xmpppeer.c", "-lstrophe"],
-        "libstrophe-dev",
-    )
-}
-
-/// Compiled with what has this header, from these packages (Debian); types in IDL first.
-fn peer(
-    name: &str,
-    sources: &[(&str, &str)],
-    header: &str,
-    rest: &[&str],
-    packages: &str,
-) -> Result<PathBuf, NoBroker> {
+/// One of [`PEERS`]; compiled if need be, types in IDL first.
+pub fn peer(name: &str) -> Result<PathBuf, NoBroker> {
+    let unknown = || NoBroker::Failed(io::Error::other(format!("there is no {name}")));
+    let known = PEERS.iter().find(|it| it.0 == name);
+    let (_, header, rest, packages) = known.ok_or_else(unknown)?;
     let install = format!("apt-get install --no-install-recommends gcc libc6-dev {packages}");
     let absent = || NoBroker::Absent(install.clone());
-    made(name, sources, |folder, program| {
+    made(name, &SOURCES, |folder, program| {
         let folders = ["/usr/include", "/usr/local/include"];
         let has_header = folders
             .iter()
             .any(|it| Path::new(it).join(header).is_file());
         let compiler = found(&["cc", "gcc", "clang"]).filter(|_| has_header);
         let compiler = compiler.ok_or_else(absent)?;
-        for (types, _) in sources.iter().filter(|(file, _)| file.ends_with(".idl")) {
+        if rest.contains("lab.c") {
             let idlc = found(&["idlc"]).ok_or_else(absent)?;
             run(Command::new(idlc)
-                .args(["-l", "c", types])
+                .args(["-l", "c", "lab.idl"])
                 .current_dir(folder))?;
         }
         run(Command::new(compiler)
             .args(["-O2", "-std=gnu11", "-pthread", "-o"])
             .arg(program)
-            .args(rest)
+            .arg(format!("{name}.c"))
+            .args(rest.split(' '))
             .current_dir(folder))
     })
 }
@@ -140,9 +110,6 @@ pub(crate) fn cache() -> PathBuf {
         .unwrap_or_else(std::env::temp_dir)
         .join("thalweg-bench")
 }
-
-/// What they have in common.
-const PEER: (&str, &str) = ("peer.h", include_str!("../../native/peer.h"));
 
 #[cfg(test)]
 mod tests {

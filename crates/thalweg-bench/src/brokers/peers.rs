@@ -1,24 +1,20 @@
 //! No broker: publishers are where clients are, subscribers at the other end of the link, and one program is both.
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 
-use super::ports::PortKind;
 use super::site::Site;
 use super::system::System;
 use super::{NoBroker, Running};
 use crate::cell::Protocol;
-use crate::net::CLIENT_HOST;
 
 /// Where publishers are found, and what the library is told.
 pub fn stand_in(system: &System, site: Site<'_>) -> Result<Running, NoBroker> {
     // Nothing is written there.
     let _ = fs::remove_dir_all(&site.folder);
     let version = system.version()?;
-    let publisher = match site.space {
-        Some(_) => CLIENT_HOST.parse().map_err(std::io::Error::other)?,
-        None => site.host,
-    };
+    let publisher = site.client()?;
     let (protocol, configuration) = match system.speaks(Protocol::Dds) {
         true => {
             let settings = &site.cell.broker_settings;
@@ -35,7 +31,7 @@ pub fn stand_in(system: &System, site: Site<'_>) -> Result<Running, NoBroker> {
             "ZMQ_SNDHWM = ZMQ_RCVHWM = 10000 (of a flood fewer: 4 MiB for all subscribers), ZMQ_XPUB_NODROP = 1".to_owned(),
         ),
     };
-    let address = SocketAddr::new(publisher, site.address(PortKind::Tcp, 5559)?.port());
+    let address = SocketAddr::new(publisher, site.address(5559)?.port());
     Ok(Running {
         addresses: [(protocol, address.into())].into(),
         version,
@@ -45,9 +41,20 @@ pub fn stand_in(system: &System, site: Site<'_>) -> Result<Running, NoBroker> {
     })
 }
 
+/// What clients of a bridge are told: a line for publishers and one for subscribers, which are in different domains, so that
+/// every sample passes through the bridge.
+pub fn clients_of_bridge(site: &Site<'_>) -> io::Result<String> {
+    let (own, peer) = (site.client()?.to_string(), site.host.to_string());
+    let told = DOMAINS.map(|domain| cyclone(domain, &own, &peer, false, None) + "\n");
+    Ok(told.concat())
+}
+
+/// Of publishers, and of subscribers; `systems.toml` has them, too.
+const DOMAINS: [u32; 2] = [71, 72];
+
 /// Cyclone's configuration of one end; in one line, because the program reads lines, and without double quotes.
 /// Each end looks for the peer at the other end of the link, because multicasts are not forwarded over a router.
-pub(super) fn cyclone(
+fn cyclone(
     domain: u32,
     own: &str,
     peer: &str,

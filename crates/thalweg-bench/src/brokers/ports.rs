@@ -5,13 +5,6 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
-/// What a port is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortKind {
-    Tcp,
-    Udp,
-}
-
 /// Ports of the loopback, given back when dropped.
 #[derive(Debug, Default)]
 pub struct Ports {
@@ -19,14 +12,14 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// A free one, of those that the system does not hand out to connections meanwhile.
-    pub fn free(&self, kind: PortKind) -> io::Result<u16> {
+    /// One that is free for TCP and UDP, of those that the system does not hand out to connections meanwhile.
+    pub fn free(&self) -> io::Result<u16> {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         // Other processes that look for one as we do begin elsewhere.
         let first = std::process::id() as u16 % COUNT;
         for step in 0..COUNT {
             let port = FIRST + (first + step) % COUNT;
-            if !taken.contains(&port) && is_free(kind, port) {
+            if !taken.contains(&port) && is_free(port) {
                 taken.insert(port);
                 self.own
                     .lock()
@@ -51,11 +44,9 @@ impl Drop for Ports {
     }
 }
 
-fn is_free(kind: PortKind, port: u16) -> bool {
-    match kind {
-        PortKind::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(),
-        PortKind::Udp => UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok(),
-    }
+fn is_free(port: u16) -> bool {
+    let at = (Ipv4Addr::LOCALHOST, port);
+    TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
 }
 
 /// Linux hands out 32768 and above.
@@ -70,18 +61,16 @@ mod tests {
     #[test]
     fn nobody_gets_a_port_twice_until_it_is_given_back() {
         let ports = Ports::default();
-        let some: BTreeSet<u16> = (0..50)
-            .map(|_| ports.free(PortKind::Tcp).expect("a port"))
-            .collect();
+        let some: BTreeSet<u16> = (0..50).map(|_| ports.free().expect("a port")).collect();
         assert_eq!(some.len(), 50);
         let others = Ports::default();
-        assert!(!some.contains(&others.free(PortKind::Udp).expect("a port")));
+        assert!(!some.contains(&others.free().expect("a port")));
     }
 
     #[test]
     fn a_port_that_somebody_listens_at_is_none() {
-        let port = Ports::default().free(PortKind::Tcp).expect("a port");
+        let port = Ports::default().free().expect("a port");
         let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("it was free");
-        assert!(!is_free(PortKind::Tcp, port));
+        assert!(!is_free(port));
     }
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::ports::{PortKind, Ports};
+use super::ports::Ports;
 use super::{Ends, NoBroker};
 use crate::cell::{Cell, Protocol};
-use crate::net::BROKER_HOST;
 use crate::net::space::Space;
+use crate::net::{BROKER_HOST, CLIENT_HOST};
 
 /// A folder, an address and ports of a broker's own.
 #[derive(Debug)]
@@ -46,6 +46,14 @@ impl<'a> Site<'a> {
             host: host.into(),
             ports: Ports::default(),
         })
+    }
+
+    /// The address of the far end of the link; the loopback without one.
+    pub fn client(&self) -> io::Result<IpAddr> {
+        match self.space {
+            Some(_) => CLIENT_HOST.parse().map_err(io::Error::other),
+            None => Ok(self.host),
+        }
     }
 
     /// A path in its folder.
@@ -99,21 +107,18 @@ impl<'a> Site<'a> {
     pub fn addresses(&self) -> io::Result<BTreeMap<Protocol, Ends>> {
         let mut addresses = BTreeMap::new();
         for protocol in self.protocols() {
-            let (kind, usual) = match protocol {
-                Protocol::Mqtt => (PortKind::Tcp, 1883),
-                Protocol::Coap => (PortKind::Udp, 5683),
-                Protocol::Amqp => (PortKind::Tcp, 5672),
-                Protocol::Stomp => (PortKind::Tcp, 61613),
-                Protocol::Xmpp => (PortKind::Tcp, 5222),
-                Protocol::Zmtp => (PortKind::Tcp, 5559),
+            let usual = match protocol {
                 // Where a bridge says that it is ready; its domains have ports of their own.
-                Protocol::Dds => (PortKind::Tcp, 1883),
+                Protocol::Mqtt | Protocol::Dds => 1883,
+                Protocol::Coap => 5683,
+                Protocol::Amqp => 5672,
+                Protocol::Stomp => 61613,
+                Protocol::Xmpp => 5222,
+                Protocol::Zmtp => 5559,
             };
-            let address = self.address(kind, usual)?;
-            let has_two = protocol == Protocol::Zmtp && self.cell.system != "thalweg";
-            let mut ends = Ends::from(address);
-            if has_two {
-                ends.subscribe = self.address(kind, usual + 1)?;
+            let mut ends = Ends::from(self.address(usual)?);
+            if protocol == Protocol::Zmtp && self.cell.system != "thalweg" {
+                ends.subscribe = self.address(usual + 1)?;
             }
             addresses.insert(protocol, ends);
         }
@@ -121,10 +126,10 @@ impl<'a> Site<'a> {
     }
 
     /// An address: in a namespace, which is not shared, with the port `usual`; on the loopback with a free one.
-    pub fn address(&self, kind: PortKind, usual: u16) -> io::Result<SocketAddr> {
+    pub fn address(&self, usual: u16) -> io::Result<SocketAddr> {
         let port = match self.space {
             Some(_) => usual,
-            None => self.ports.free(kind)?,
+            None => self.ports.free()?,
         };
         Ok(SocketAddr::new(self.host, port))
     }

@@ -40,7 +40,7 @@ pub struct System {
     /// Publishers and subscribers have nothing between them.
     #[serde(default)]
     pub is_peers: bool,
-    /// How it is started; ours and peers are not by a recipe.
+    /// How it is started; peers are not.
     pub launch: Option<Recipe>,
 }
 
@@ -51,7 +51,11 @@ pub struct Recipe {
     pub file: Option<String>,
     pub configuration: String,
     pub when: BTreeMap<String, String>,
+    /// The same once for each protocol.
+    pub each: BTreeMap<String, String>,
     pub between: String,
+    /// What is before each setting of the cell among the arguments; else they are in the configuration.
+    pub set: Option<String>,
     pub ports: BTreeMap<String, u16>,
     /// What a protocol needs to be switched on.
     pub plugins: BTreeMap<Protocol, String>,
@@ -65,6 +69,8 @@ pub struct Recipe {
     pub says: Option<String>,
     /// How long it may take, without other work on the machine much less.
     pub patience_s: Option<u64>,
+    /// What it says that was built without something, and what makes one with it.
+    pub lacks: BTreeMap<String, String>,
     /// What is to be known of it besides what it was told.
     pub note: String,
 }
@@ -96,10 +102,8 @@ impl System {
     }
 
     pub fn program(&self) -> Result<PathBuf, NoBroker> {
-        match self.native.as_deref() {
-            Some("zmqpeer") => return native::zmq_peer(),
-            Some(_) => return native::dds_peer(),
-            None => {}
+        if let Some(name) = &self.native {
+            return native::peer(name);
         }
         let named = self.variable.as_ref().and_then(std::env::var_os);
         let names: Vec<&str> = self.programs.iter().map(String::as_str).collect();

@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::brokers::{NoBroker, cache, dds_peer, xmpp_peer, zmq_peer};
+use crate::brokers::{NoBroker, cache, peer};
 use crate::cell::{Cell, Protocol};
 
 /// The program for a cell. It is started where the trial's clients are to be.
@@ -20,13 +20,13 @@ pub fn command(cell: &Cell) -> Result<Command, NoBroker> {
         );
         return Err(NoBroker::Failed(io::Error::other(words)));
     }
-    let peer = match publish {
-        Protocol::Zmtp => zmq_peer()?,
-        Protocol::Dds => dds_peer()?,
-        Protocol::Xmpp => xmpp_peer()?,
+    let name = match publish {
+        Protocol::Zmtp => "zmqpeer",
+        Protocol::Dds => "ddspeer",
+        Protocol::Xmpp => "xmpppeer",
         Protocol::Mqtt | Protocol::Amqp | Protocol::Stomp | Protocol::Coap => return script(),
     };
-    let mut command = Command::new(peer);
+    let mut command = Command::new(peer(name)?);
     command.arg("drive");
     Ok(command)
 }
@@ -52,7 +52,7 @@ fn script() -> Result<Command, NoBroker> {
 
 /// Libraries and their versions, or what installs them.
 pub fn versions() -> Vec<(&'static str, Result<String, NoBroker>)> {
-    let strophe = xmpp_peer().and_then(|peer| {
+    let strophe = peer("xmpppeer").and_then(|peer| {
         let output = Command::new(peer).arg("version").output()?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     });
