@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,8 +14,8 @@ use crate::drivers::{self, Job};
 use crate::load::header::{Header, Layout};
 use crate::load::schedule::Sizes;
 use crate::load::{Gave, Got, Pacer, SideTable, Times, clock};
-use crate::speed::sink::{Sink, serve, serve_datagrams};
-use crate::speed::sinks::{Amqp, Mqtt, Stomp};
+use crate::speed::sink::{self, Sink};
+use crate::speed::sinks::Mqtt;
 
 pub fn run(wishes: &Wishes, stop: &AtomicBool) -> Vec<Finding> {
     let lasts = if wishes.quick { SECOND / 2 } else { 2 * SECOND };
@@ -99,7 +99,7 @@ fn common(protocol: Protocol, qos: u8, lasts: u64, stop: &AtomicBool) -> Finding
         ["most", "least"][usize::from(qos > 0)]
     );
     let begun = clock::process_cpu();
-    let measured = sink_of(protocol)
+    let measured = sink::open(protocol, 0, drop)
         .map_err(|error| error.to_string())
         .and_then(|address| flood(Driver::Common, protocol, qos, address, lasts, stop));
     match measured {
@@ -137,7 +137,6 @@ fn flood(
         ..Cell::blank()
     };
     let job = Job {
-        alarms_at: None,
         role: "ceiling".to_owned(),
         ..Job::of(&cell, 1, address, address)
     };
@@ -264,24 +263,6 @@ fn swallow(
     }
 }
 
-/// A sink that acknowledges, for ever.
-fn sink_of(protocol: Protocol) -> io::Result<SocketAddr> {
-    if protocol == Protocol::Coap {
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        let address = socket.local_addr()?;
-        thread::spawn(move || serve_datagrams(&socket, &drop));
-        return Ok(address);
-    }
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    thread::spawn(move || match protocol {
-        Protocol::Amqp => serve(&listener, "amqp", Amqp::default, &drop),
-        Protocol::Stomp => serve(&listener, "stomp", Stomp::default, &drop),
-        _ => serve(&listener, "mqtt", Mqtt::default, &drop),
-    });
-    Ok(address)
-}
-
 const BAR: f64 = 1e7;
 /// Messages under way, where they are acknowledged.
 const WINDOW: u32 = 1000;
@@ -308,7 +289,7 @@ mod tests {
         assert!(speed.messages > 100 && unsettled == 0, "{speed:?}");
         let protocols = ["mqtt", "amqp", "stomp", "coap"];
         for protocol in protocols.map(|it| Protocol::from_str(it, false).expect("one of them")) {
-            let address = sink_of(protocol).expect("a port is free");
+            let address = sink::open(protocol, 0, drop).expect("a port is free");
             let (speed, _) =
                 flood(Driver::Common, protocol, 1, address, lasts, &stop).expect("it sends");
             assert!(speed.messages > 0, "{protocol:?} {speed:?}");

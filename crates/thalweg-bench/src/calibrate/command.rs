@@ -75,7 +75,7 @@ pub fn run(args: &CalibrateArgs, out: &mut dyn Write) -> io::Result<Outcome> {
 /// Number and name of a test, and what it found.
 type Done = Vec<(u8, &'static str, Vec<Finding>)>;
 
-fn is_missed(done: &Done) -> bool {
+pub fn is_missed(done: &Done) -> bool {
     let mut findings = done.iter().flat_map(|(_, _, findings)| findings);
     findings.any(|finding| finding.verdict == Verdict::Missed)
 }
@@ -95,7 +95,7 @@ fn told(wishes: &Wishes, done: &Done, is_interrupted: bool) -> Value {
 }
 
 /// For people: one line for each finding, what was expected below if it did not come out.
-fn table(done: &Done) -> String {
+pub fn table(done: &Done) -> String {
     let mut text = String::new();
     for (number, name, findings) in done {
         text.push_str(&format!("{number} {name}\n"));

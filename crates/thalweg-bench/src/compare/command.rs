@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::history::{RUNS_MIN, runs};
 use super::{Change, Comparison, Verdict, circumstances, compare};
+use crate::cell::word;
 use crate::command::Outcome;
 use crate::report::document::{Column, Table};
 use crate::results::metric::{METRICS, Metric, metric};
@@ -103,9 +104,9 @@ const COLUMNS: [Column<Change>; 8] = [
     }),
     ("p", |it| maybe(it.p, |it| format!("{it:.4}"))),
     ("g", |it| maybe(it.effect, |it| format!("{it:.1}"))),
-    ("verdict", |it| match &it.since {
-        Some(run) => format!("{}, since {run}", it.verdict),
-        None => it.verdict.to_string(),
+    ("verdict", |it| {
+        let since = it.since.as_ref().map(|run| format!(", since {run}"));
+        word(it.verdict) + &since.unwrap_or_default()
     }),
 ];
 

@@ -19,8 +19,8 @@ pub mod command;
 pub mod history;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use clap::ValueEnum;
 use history::Run;
 use serde::Serialize;
 use serde_json::Value;
@@ -30,7 +30,7 @@ use crate::results::metric::{Better, Metric, Unit};
 use crate::stats::{Interval, hedges_g, holm, logs, median, median_interval, tost_ratio, welch};
 
 /// What became of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Worse, and not by chance.
@@ -43,18 +43,6 @@ pub enum Verdict {
     Unclear,
     /// Shown to be equal within the margin.
     Equal,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verdict::Worse => "worse",
-            Verdict::Better => "better",
-            Verdict::Changed => "changed",
-            Verdict::Unclear => "unclear",
-            Verdict::Equal => "equal",
-        })
-    }
 }
 
 /// A figure of a point in both folders.

@@ -71,12 +71,8 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     match args.json {
         true => {
             let state = |(name, found): &(&str, Result<String, NoBroker>)| {
-                let state = match found {
-                    Ok(version) => json!({ "version": version }),
-                    Err(NoBroker::Absent(install)) => json!({ "absent": install }),
-                    Err(NoBroker::Failed(error)) => json!({ "broken": error.to_string() }),
-                };
-                ((*name).to_owned(), state)
+                let (word, words) = state(found);
+                ((*name).to_owned(), json!({ word: words }))
             };
             let all = json!({
                 "looks": looks,
@@ -105,10 +101,9 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
             let systems = systems.iter().map(|it| ("", it));
             let clients = clients.iter().map(|it| ("stock client: ", it));
             for (kind, (name, found)) in systems.chain(clients) {
-                let words = match found {
-                    Ok(version) => version.clone(),
-                    Err(NoBroker::Absent(install)) => format!("absent: {install}"),
-                    Err(NoBroker::Failed(error)) => format!("broken: {error}"),
+                let words = match state(found) {
+                    ("version", version) => version,
+                    (word, words) => format!("{word}: {words}"),
                 };
                 table.row([format!("{kind}{name}"), words]);
             }
@@ -122,6 +117,15 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> io::Result<Outcome> {
     } else {
         Outcome::Done
     })
+}
+
+/// Its version, what installs it, or what is wrong with it.
+fn state(found: &Result<String, NoBroker>) -> (&'static str, String) {
+    match found {
+        Ok(version) => ("version", version.clone()),
+        Err(NoBroker::Absent(install)) => ("absent", install.clone()),
+        Err(NoBroker::Failed(error)) => ("broken", error.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use thalweg_client::{
     BatchSettings, Client, ClientBuilder, ClientError, GroupCounts, Lane, Options, Reliability,
-    Status, SubscribeOptions, Subscription, Success, ThrottleSettings, Ticket, TlsFiles, Via,
-    blocking,
+    Retain, Status, SubscribeOptions, Subscription, Success, ThrottleSettings, Ticket, TlsFiles,
+    Via, blocking,
 };
 
 use super::{Fault, Job, Publisher, Received, Subscriber};
@@ -366,23 +366,56 @@ fn reconnects(status: &Status) -> u64 {
 /// Writes something to every topic, so that it is there: a server of RFC 7641 answers 4.04 to an observation of a
 /// resource that does not exist, and ejabberd makes a node when something is published to it.
 fn write_first(job: &Job) -> Result<(), Fault> {
-    let mut leg = job.subscribe;
-    leg.qos = 1;
+    let leg = Leg {
+        qos: 1,
+        ..job.subscribe
+    };
     let writer = client(job, &leg, job.subscribe_at, "w", 0)?;
+    let topics: Vec<String> = (0..job.flows)
+        .map(|flow| job.subscribe_topic(flow))
+        .collect();
+    publish_all(&writer, &topics, &[], Retain::No)
+}
+
+/// Publishes at least once, and waits until all is acknowledged.
+pub fn publish_all(
+    client: &Client,
+    topics: &[String],
+    payload: &[u8],
+    retain: Retain,
+) -> Result<(), Fault> {
     let options = Options {
         reliability: Reliability::AtLeastOnce,
+        retain,
         ..Options::default()
     };
-    let words = |error: String| format!("writing what is to be observed: {error}");
-    for flow in 0..job.flows {
-        let ticket = writer.publish_message(&[], "", &job.subscribe_topic(flow), &options);
-        let ticket = ticket.map_err(|error| words(error.to_string()))?;
-        match within(ANSWERED_WITHIN, writer.outcome(ticket)) {
-            Some(Success::Acknowledged) => {}
-            other => return Err(words(format!("{other:?}"))),
+    let mut under_way = VecDeque::new();
+    let settle = |under_way: &mut VecDeque<Ticket>, least: usize| {
+        while under_way.len() > least
+            && let Some(ticket) = under_way.pop_front()
+        {
+            match within(ANSWERED_WITHIN, client.outcome(ticket)) {
+                Some(Success::Acknowledged) => {}
+                other => return Err(format!("publishing before the load: {other:?}")),
+            }
+        }
+        Ok(())
+    };
+    for topic in topics {
+        settle(&mut under_way, BEFORE_AT_ONCE)?;
+        loop {
+            match client.publish_message(payload, "", topic, &options) {
+                Ok(ticket) => break under_way.push_back(ticket),
+                // The client's buffer is full: half of it leaves.
+                Err(ClientError::Full) if !under_way.is_empty() => {
+                    let half = under_way.len() / 2;
+                    settle(&mut under_way, half)?;
+                }
+                Err(error) => return Err(format!("publishing to {topic}: {error}")),
+            }
         }
     }
-    Ok(())
+    settle(&mut under_way, 0)
 }
 
 /// Connects one client; it is up when this returns, or will be: what is published before waits.
@@ -578,6 +611,8 @@ const ROOM_EVERY: u64 = 100_000;
 const WAIT_FOR: usize = 16;
 /// Messages of one subscription before the next one has its turn.
 const AT_ONCE: usize = 256;
+/// Messages before the load that are under way at once.
+const BEFORE_AT_ONCE: usize = 500;
 const FILTERS_AT_ONCE: usize = 100;
 /// Bytes a subscription may hold untaken: a flood that its taker is late for is counted late, not thrown away by our client.
 const RECEIVE_BUFFER: usize = 256 << 20;

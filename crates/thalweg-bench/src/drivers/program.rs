@@ -38,22 +38,8 @@ use super::Fault;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramEvent {
     Ready,
-    /// A message was handed over.
-    Sent {
-        flow: u32,
-        seq: u32,
-        /// When it was tried first.
-        tried: u64,
-        /// When it was handed over.
-        at: u64,
-    },
-    Received {
-        /// To which of the topic's subscribers.
-        copy: u32,
-        flow: u32,
-        seq: u32,
-        at: u64,
-    },
+    Sent(SentMessage),
+    Received(ReceivedMessage),
     /// A message was acknowledged.
     Acknowledged,
     Note(String),
@@ -64,6 +50,11 @@ pub enum ProgramEvent {
     Fault(String),
 }
 
+/// Flow, number, when it was tried first, when it was handed over.
+pub type SentMessage = (u32, u32, u64, u64);
+/// Which of the topic's subscribers has it, flow, number, when it came.
+pub type ReceivedMessage = (u32, u32, u32, u64);
+
 impl ProgramEvent {
     pub fn read(line: &str) -> Result<ProgramEvent, String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -71,18 +62,14 @@ impl ProgramEvent {
         let numbers: Vec<u64> = numbers.map_while(|it| it.parse().ok()).collect();
         let said = match (word, &numbers[..]) {
             ("ready", _) => Some(ProgramEvent::Ready),
-            ("s", &[flow, seq, tried, at]) => Some(ProgramEvent::Sent {
-                flow: flow as u32,
-                seq: seq as u32,
-                tried,
-                at,
-            }),
-            ("r", &[copy, flow, seq, at]) => Some(ProgramEvent::Received {
-                copy: copy as u32,
-                flow: flow as u32,
-                seq: seq as u32,
-                at,
-            }),
+            ("s", &[flow, seq, tried, at]) => {
+                let sent = (flow as u32, seq as u32, tried, at);
+                Some(ProgramEvent::Sent(sent))
+            }
+            ("r", &[copy, flow, seq, at]) => {
+                let received = (copy as u32, flow as u32, seq as u32, at);
+                Some(ProgramEvent::Received(received))
+            }
             ("a", _) => Some(ProgramEvent::Acknowledged),
             ("n", _) => Some(ProgramEvent::Note(rest.to_owned())),
             ("overflow", &[count]) => Some(ProgramEvent::Overflow(count)),
@@ -191,20 +178,13 @@ mod tests {
     #[test]
     fn lines_are_read_and_others_refused() {
         for (line, event) in [
-            ("s 1 2 30 40", sent(1, 2, 30, 40)),
+            ("s 1 2 30 40", ProgramEvent::Sent((1, 2, 30, 40))),
+            ("r 0 1 2 99", ProgramEvent::Received((0, 1, 2, 99))),
             ("n paho 1.6", ProgramEvent::Note("paho 1.6".to_owned())),
             ("fault no route", ProgramEvent::Fault("no route".to_owned())),
         ] {
             assert_eq!(ProgramEvent::read(line), Ok(event));
         }
-        let (copy, flow, seq, at) = (0, 1, 2, 99);
-        let received = ProgramEvent::Received {
-            copy,
-            flow,
-            seq,
-            at,
-        };
-        assert_eq!(ProgramEvent::read("r 0 1 2 99"), Ok(received));
         for line in ["", "s 1 2 3", "r 1", "x 1 2 3", "overflow many"] {
             assert!(ProgramEvent::read(line).is_err(), "{line}");
         }
@@ -219,19 +199,10 @@ mod tests {
         program.begin(77).expect("it takes that");
         for event in [
             ProgramEvent::Note("begin 77".to_owned()),
-            sent(0, 0, 1, 2),
+            ProgramEvent::Sent((0, 0, 1, 2)),
             ProgramEvent::Fault("sorry".to_owned()),
         ] {
             assert_eq!(program.hear(Duration::from_secs(60)), Some(event));
-        }
-    }
-
-    fn sent(flow: u32, seq: u32, tried: u64, at: u64) -> ProgramEvent {
-        ProgramEvent::Sent {
-            flow,
-            seq,
-            tried,
-            at,
         }
     }
 }

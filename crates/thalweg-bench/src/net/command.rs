@@ -12,10 +12,9 @@ use serde_json::json;
 use super::nest;
 use super::network::{self, BROKER_HOST, CLIENT_HOST, Network};
 use super::units::{self, Loss};
-use crate::calibrate::{Verdict, link};
+use crate::calibrate::{command as calibrate, link};
 use crate::cell::{Engine, Link};
 use crate::command::Outcome;
-use crate::report::document::{Document, Table};
 use crate::runner::stopper;
 
 /// `thalweg bench net …`
@@ -117,7 +116,6 @@ pub struct LinkArgs {
 impl LinkArgs {
     fn link(&self) -> Link {
         Link {
-            namespaces: true,
             loss: self.loss.part(),
             delay_ns: self.delay.as_nanos() as u64,
             jitter_ns: self.jitter.as_nanos() as u64,
@@ -128,7 +126,7 @@ impl LinkArgs {
                 true => Engine::Emulator,
                 false => Engine::Auto,
             },
-            ..Link::LOOPBACK
+            ..Link::CABLE
         }
     }
 }
@@ -205,16 +203,18 @@ fn show(as_json: bool, out: &mut dyn Write) -> io::Result<Outcome> {
             true => rows.push(json!({
                 "name": name,
                 "emulated": network.is_emulated(),
-                "sent": {
-                    "client": { "bytes": reading.up.bytes, "frames": reading.up.frames },
-                    "broker": { "bytes": reading.down.bytes, "frames": reading.down.frames },
-                },
-                "link": tallies.map(|tallies| tallies.map(|tally| json!({ "came": tally.came, "lost": tally.lost }))),
+                "sent": { "client": reading.up, "broker": reading.down },
+                "link": tallies,
             })),
             false => {
                 let lost = tallies.map_or_else(
                     || "link emulated by another process".to_owned(),
-                    |[up, down]| format!("lost {} of {} and {} of {}", up.lost, up.came, down.lost, down.came),
+                    |[up, down]| {
+                        format!(
+                            "lost {} of {} and {} of {}",
+                            up.lost, up.came, down.lost, down.came
+                        )
+                    },
                 );
                 writeln!(
                     out,
@@ -266,27 +266,11 @@ fn check_all(packets: u64, out: &mut dyn Write) -> io::Result<Outcome> {
     network::is_possible().map_err(io::Error::other)?;
     network::sweep();
     let findings = link::everything(packets, DEVIATIONS, &AtomicBool::new(false))?;
-    let mut document = Document {
-        title: "Networks on this machine".to_owned(),
-        ..Document::default()
-    };
-    let mut table = Table::new(&["what", "wanted", "found", "verdict"]);
-    for it in &findings {
-        let verdict = match it.verdict {
-            Verdict::Held => "held",
-            Verdict::Missed => "not held",
-            _ => "by what else runs",
-        };
-        let (what, wanted, found) = (it.what.clone(), it.expected.clone(), it.measured.clone());
-        table.row([what, wanted, found, verdict.to_owned()]);
-    }
-    document.table(table);
-    out.write_all(document.markdown().as_bytes())?;
-    let is_wrong = findings.iter().any(|it| it.verdict == Verdict::Missed);
-    Ok(if is_wrong {
-        Outcome::ShapeFailed
-    } else {
-        Outcome::Done
+    let done = vec![(4, "link", findings)];
+    out.write_all(calibrate::table(&done).as_bytes())?;
+    Ok(match calibrate::is_missed(&done) {
+        true => Outcome::ShapeFailed,
+        false => Outcome::Done,
     })
 }
 

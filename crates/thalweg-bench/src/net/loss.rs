@@ -2,6 +2,7 @@
 
 use std::io;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::space::Space;
@@ -9,7 +10,7 @@ use super::tools::run;
 use super::units::Loss;
 
 /// Packets that came into the link from one side, and those of them that were lost there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub came: u64,
     pub lost: u64,

@@ -5,9 +5,11 @@ use std::io;
 use std::ops::{Add, Sub};
 use std::os::unix::fs::FileExt;
 
+use serde::Serialize;
+
 use super::space::Space;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Wire {
     /// Bytes of Ethernet frames, header included, padding and checksum not.
     pub bytes: u64,

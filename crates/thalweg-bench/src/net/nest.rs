@@ -102,25 +102,14 @@ fn command(words: impl Iterator<Item = OsString>) -> Command {
 
 /// What unshare said, and the switch of the system that is behind it.
 fn refused(said: &str, read: impl Fn(&str) -> Option<String>) -> String {
-    let is = |path: &str, value: &str| read(path).is_some_and(|text| text.trim() == value);
-    let remedy = match () {
-        () if is("/proc/sys/user/max_user_namespaces", "0") => {
-            "as root: sysctl user.max_user_namespaces=10000"
-        }
-        () if is("/proc/sys/kernel/unprivileged_userns_clone", "0") => {
-            "as root: sysctl kernel.unprivileged_userns_clone=1"
-        }
-        () if is(
-            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-        ) =>
-        {
-            "as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-        }
-        () => {
-            "it takes ip (iproute2), and a container has to allow unshare and mount (its seccomp profile)"
-        }
+    let is_off = |(name, off, _): &&(&str, &str, &str)| {
+        let file = format!("/proc/sys/{}", name.replace('.', "/"));
+        read(&file).is_some_and(|text| text.trim() == *off)
     };
+    let remedy = SWITCHES.iter().find(is_off).map_or_else(
+        || NO_SWITCH.to_owned(),
+        |(name, _, on)| format!("as root: sysctl {name}={on}"),
+    );
     let line = said
         .lines()
         .map(str::trim)
@@ -129,6 +118,14 @@ fn refused(said: &str, read: impl Fn(&str) -> Option<String>) -> String {
     format!("{line}; {remedy}")
 }
 
+/// What may forbid it: the setting, its value then, and one that allows it.
+const SWITCHES: [(&str, &str, &str); 3] = [
+    ("user.max_user_namespaces", "0", "10000"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+];
+const NO_SWITCH: &str =
+    "it takes ip (iproute2), and a container has to allow unshare and mount (its seccomp profile)";
 const RESTARTED: &str = "THALWEG_BENCH_NESTED";
 /// `ip netns` keeps names below /run, which is root's. Where it has a folder already, only that is covered.
 const SCRIPT: &str = "there=/run/netns; test -d $there || there=/run; mount -t tmpfs tmpfs $there && \
@@ -142,21 +139,9 @@ mod tests {
     fn a_refusal_names_the_switch_that_is_off() {
         let unshare = "\nunshare: unshare failed: No space left on device\n";
         for (switch, value, words) in [
-            (
-                "max_user_namespaces",
-                "0",
-                "sysctl user.max_user_namespaces=",
-            ),
-            (
-                "unprivileged_userns_clone",
-                "0",
-                "sysctl kernel.unprivileged_userns_clone=1",
-            ),
-            (
-                "apparmor_restrict_unprivileged_userns",
-                "1",
-                "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
-            ),
+            ("max_user_namespaces", "0", "=10000"),
+            ("unprivileged_userns_clone", "0", "_clone=1"),
+            ("apparmor_restrict_unprivileged_userns", "1", "_userns=0"),
             ("max_user_namespaces", "9000", "container"),
             ("unprivileged_userns_clone", "1", "container"),
         ] {

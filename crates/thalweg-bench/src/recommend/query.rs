@@ -4,7 +4,8 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Command, FromArgMatches, ValueEnum};
+use clap::builder::PossibleValue;
+use clap::{Arg, Args, Command, FromArgMatches, ValueEnum};
 
 use super::axes::{AXES, Axis, short, unevenness};
 use super::capability::Need;
@@ -224,15 +225,21 @@ impl RecommendArgs {
 
     /// Asks for what the flags say. An empty line leaves an answer out.
     pub fn ask(&mut self, input: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-        for (flag, question) in QUESTIONS {
+        let command = Self::augment_args(Command::new(""));
+        let is_asked = |arg: &&Arg| ASKED.split(' ').any(|it| arg.get_id() == it);
+        for arg in command.get_arguments().filter(is_asked) {
+            let flag = format!("--{}", arg.get_long().unwrap_or_default());
+            let question = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let choices = arg.get_possible_values();
+            let choices: Vec<&str> = choices.iter().map(PossibleValue::get_name).collect();
             loop {
-                write!(out, "{question}: ")?;
+                write!(out, "{question} {}? ", choices.join(", "))?;
                 out.flush()?;
                 let mut line = String::new();
                 if input.read_line(&mut line)? == 0 || line.trim().is_empty() {
                     break;
                 }
-                match self.answer(flag, &line.replace(char::is_whitespace, "")) {
+                match self.answer(&flag, &line.replace(char::is_whitespace, "")) {
                     Ok(()) => break,
                     Err(words) => writeln!(out, "{words}")?,
                 }
@@ -242,25 +249,8 @@ impl RecommendArgs {
     }
 }
 
-/// What is asked, and the flag that takes the answer.
-const QUESTIONS: [(&str, &str); 9] = [
-    ("--payload", "Size of a message (60B, 4kB)"),
-    ("--rate", "Messages a second of each publisher (1/s)"),
-    ("--pairs", "Publishers"),
-    ("--fanout", "Subscribers of each topic"),
-    ("--loss", "Packets lost each way (15%)"),
-    ("--rtt", "Round trip of the network (20ms)"),
-    ("--bandwidth", "What the network carries (1mbit)"),
-    (
-        "--need",
-        "Needs, by commas (at-least-once, exactly-once, wildcards, lvc, p2p, content-filter, decentralised, multicast, \
-         expiry, priority, shared-group)",
-    ),
-    (
-        "--objective",
-        "What is to be good (latency, bytes, throughput, cpu, memory, energy, balanced)",
-    ),
-];
+/// What is asked for by a question, whose words are those of its flag.
+const ASKED: &str = "payload rate pairs fanout loss rtt bandwidth needs objective";
 
 /// Bytes of a payload as flags take them.
 pub fn size_flag(count: f64) -> String {

@@ -427,19 +427,3 @@ fn ranking_json(ranking: &Ranking, query: &RecommendArgs, now: u64) -> Value {
             "cpu": "us per message", "memory": "KiB", "energy": "uJ per message, modelled", "half_interval": "95 %, part of the value" },
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        for (unix_s, day) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_795_339_420, "2026-11-22"),
-        ] {
-            assert_eq!(date(unix_s), day);
-        }
-    }
-}

@@ -13,6 +13,7 @@ use crate::cell::{Cell, Load, Row};
 use crate::command::Outcome;
 use crate::net::nest;
 use crate::net::units::frequency;
+use crate::report::document::{Column, Table};
 use crate::results::{self, Writer};
 use crate::runner::{Trial, stopper};
 use crate::scenario::command::{Changes, ResultArgs};
@@ -92,7 +93,7 @@ pub fn run_with(
     paper::render(&folder)?;
     match args.results.json {
         true => writeln!(out, "{:#}", json!({ "saturation": all(&found) }))?,
-        false => table(&found, out)?,
+        false => out.write_all(Table::of(&found, &COLUMNS).markdown().as_bytes())?,
     }
     if !args.results.quiet {
         eprintln!("written: {}", folder.display());
@@ -175,26 +176,28 @@ fn say(point: &Cell, number: usize, is_long: bool, seen: &Shown) {
     );
 }
 
-fn table(found: &[(String, Found)], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "| point | sustained /s | up to 0.5 % lost /s | peak delivered /s | stopped by | trials |\n|---|---|---|---|---|---|"
-    )?;
-    for (name, found) in found {
-        let maybe = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-        let at_least = is_lower_bound(found.limit).then_some("at least ");
-        writeln!(
-            out,
-            "| {name} | {}{} | {} | {:.0} | {} | {} |",
-            at_least.unwrap_or_default(),
-            maybe(found.sustained),
-            maybe(found.partial_drop),
-            found.peak_delivered,
-            found.limit,
-            found.trials,
-        )?;
-    }
-    Ok(())
+const COLUMNS: [Column<(String, Found)>; 6] = [
+    ("point", |(name, _)| name.clone()),
+    ("sustained /s", |(_, found)| {
+        let at_least = if is_lower_bound(found.limit) {
+            "at least "
+        } else {
+            ""
+        };
+        format!("{at_least}{}", maybe(found.sustained))
+    }),
+    ("up to 0.5 % lost /s", |(_, found)| {
+        maybe(found.partial_drop)
+    }),
+    ("peak delivered /s", |(_, it)| {
+        format!("{:.0}", it.peak_delivered)
+    }),
+    ("stopped by", |(_, found)| found.limit.to_owned()),
+    ("trials", |(_, found)| found.trials.to_string()),
+];
+
+fn maybe(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"))
 }
 
 fn told(name: &str, found: &Found) -> Value {

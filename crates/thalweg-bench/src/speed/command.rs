@@ -1,16 +1,14 @@
 //! `thalweg bench speed …`: the two ends of a run; `measure/publish_speed.py` puts them together.
 
 use std::io::{self, Write};
-use std::net::{TcpListener, UdpSocket};
 use std::sync::mpsc;
-use std::thread;
 
 use clap::Subcommand;
 use serde_json::Value;
 
 use super::publish::{self, PublishArgs};
 use super::sink;
-use super::sinks::{Amqp, Mqtt, Stomp};
+use crate::cell::Protocol;
 use crate::command::Outcome;
 
 /// `thalweg bench speed …`
@@ -40,31 +38,25 @@ pub fn run(command: &SpeedCommand, out: &mut dyn Write) -> io::Result<Outcome> {
 }
 
 fn sinks(shift: u16, out: &mut dyn Write) -> io::Result<Outcome> {
-    let listen = |port: u16| TcpListener::bind(("127.0.0.1", port.saturating_add(shift)));
-    let (mqtt, amqp, stomp) = (listen(1883)?, listen(5672)?, listen(41_613)?);
-    let coap = UdpSocket::bind(("127.0.0.1", 5683_u16.saturating_add(shift)))?;
-    // As much as the system lets us have; root may have more than `net.core.rmem_max`, but needs a call of its own for it.
-    let _ = socket2::SockRef::from(&coap).set_recv_buffer_size(RECEIVE_BUFFER);
-    writeln!(out, "ready")?;
-    out.flush()?;
     // Standard output is this thread's: a sink that printed by itself would wait for it for ever.
     let (say, said) = mpsc::channel::<Value>();
-    let says = || {
+    for (protocol, port) in [
+        (Protocol::Mqtt, 1883_u16),
+        (Protocol::Amqp, 5672),
+        (Protocol::Stomp, 41_613),
+        (Protocol::Coap, 5683),
+    ] {
         let say = say.clone();
         // Nobody listens any more when the output is closed.
-        move |line| drop(say.send(line))
-    };
-    let (to_mqtt, to_amqp, to_stomp, to_coap) = (says(), says(), says(), says());
-    thread::spawn(move || sink::serve(&mqtt, "mqtt", Mqtt::default, &to_mqtt));
-    thread::spawn(move || sink::serve(&amqp, "amqp", Amqp::default, &to_amqp));
-    thread::spawn(move || sink::serve(&stomp, "stomp", Stomp::default, &to_stomp));
-    thread::spawn(move || sink::serve_datagrams(&coap, &to_coap));
+        let says = move |line| drop(say.send(line));
+        sink::open(protocol, port.saturating_add(shift), says)?;
+    }
     drop(say);
+    writeln!(out, "ready")?;
+    out.flush()?;
     for line in said {
         writeln!(out, "{line}")?;
         out.flush()?;
     }
     Err(io::Error::other("no sink serves any more"))
 }
-
-const RECEIVE_BUFFER: usize = 32 << 20;

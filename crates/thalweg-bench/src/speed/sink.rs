@@ -1,8 +1,9 @@
 //! A listener that gives its connections to a sink, one at a time, and says what came.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -11,6 +12,9 @@ use nix::sys::socket::{
     sockopt,
 };
 use serde_json::{Value, json};
+
+use super::sinks::{Amqp, Mqtt, Stomp};
+use crate::cell::Protocol;
 
 /// A protocol's other end on a stream, as far as a publisher needs one.
 pub trait Sink {
@@ -46,8 +50,33 @@ impl Clock {
     }
 }
 
+/// Serves a protocol at a port of the loopback, for ever, on a thread of its own; where it listens.
+pub fn open(
+    protocol: Protocol,
+    port: u16,
+    say: impl Fn(Value) + Send + 'static,
+) -> io::Result<SocketAddr> {
+    let at = (Ipv4Addr::LOCALHOST, port);
+    if protocol == Protocol::Coap {
+        let socket = UdpSocket::bind(at)?;
+        // As much as the system lets us have; root may have more than `net.core.rmem_max`, but needs a call of its own for it.
+        let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
+        let address = socket.local_addr()?;
+        thread::spawn(move || serve_datagrams(&socket, &say));
+        return Ok(address);
+    }
+    let listener = TcpListener::bind(at)?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || match protocol {
+        Protocol::Amqp => serve(&listener, "amqp", Amqp::default, &say),
+        Protocol::Stomp => serve(&listener, "stomp", Stomp::default, &say),
+        _ => serve(&listener, "mqtt", Mqtt::default, &say),
+    });
+    Ok(address)
+}
+
 /// Serves one connection after the other, for ever.
-pub fn serve<S: Sink>(
+fn serve<S: Sink>(
     listener: &TcpListener,
     protocol: &str,
     make: fn() -> S,
@@ -87,7 +116,7 @@ fn connection<S: Sink>(mut stream: TcpStream, mut sink: S, clock: &mut Clock) ->
 
 /// Serves datagrams of CoAP, for ever; a run is over when nothing has come for a second. What came in one piece is answered in
 /// one, as a server does that is made for it: the sink must not be what is measured.
-pub fn serve_datagrams(socket: &UdpSocket, say: &dyn Fn(Value)) -> io::Result<()> {
+fn serve_datagrams(socket: &UdpSocket, say: &dyn Fn(Value)) -> io::Result<()> {
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     // Where the system joins no datagrams they come one by one.
     let _ = setsockopt(socket, sockopt::UdpGroSegment, &true);
@@ -162,3 +191,4 @@ fn answer_all(
 }
 
 const BUFFER: usize = 1 << 20;
+const RECEIVE_BUFFER: usize = 32 << 20;

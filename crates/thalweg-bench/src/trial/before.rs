@@ -1,16 +1,12 @@
 //! What a trial does before its load: retained messages are fetched, a backlog is drained. Both are counted by themselves.
 
-use std::collections::VecDeque;
 use std::pin::pin;
 use std::time::Duration;
 
-use thalweg_client::{
-    Client, ClientError, Options, Reliability, Retain, SubscribeOptions, Subscription, Success,
-    Ticket,
-};
+use thalweg_client::{Client, Reliability, Retain, SubscribeOptions, Subscription};
 
 use super::Stage;
-use crate::drivers::api::{self, ANSWERED_WITHIN, within};
+use crate::drivers::api::{self, ANSWERED_WITHIN, publish_all, within};
 use crate::drivers::{Fault, Job};
 use crate::load::clock;
 
@@ -41,13 +37,13 @@ fn retained(job: &Job, payload: &[u8], count: u32) -> Result<u64, Fault> {
         .map(|number| format!("{prefix}/{number}"))
         .collect();
     let publisher = api::client(job, &job.publish, job.publish_at, "r", 0)?;
-    publish(&publisher, &topics, payload, Retain::Set)?;
+    publish_all(&publisher, &topics, payload, Retain::Set)?;
     let subscriber = api::client(job, &job.subscribe, job.subscribe_at, "r", 1)?;
     let begun = clock::now();
     let mut fetched = subscribe(&subscriber, &format!("{prefix}/+"), true)?;
     take("retained messages", &mut fetched, count)?;
     let took = clock::now() - begun;
-    publish(&publisher, &topics, &[], Retain::Clear)?;
+    publish_all(&publisher, &topics, &[], Retain::Clear)?;
     api::close(&subscriber);
     api::close(&publisher);
     Ok(took)
@@ -67,7 +63,7 @@ fn backlog(job: &Job, payload: &[u8], count: u32) -> Result<u64, Fault> {
     api::close(&subscriber);
     drop(subscription);
     let publisher = api::client(job, &job.publish, job.publish_at, "b", 1)?;
-    publish(
+    publish_all(
         &publisher,
         &vec![topic.clone(); count as usize],
         payload,
@@ -82,47 +78,6 @@ fn backlog(job: &Job, payload: &[u8], count: u32) -> Result<u64, Fault> {
     drop(waiting);
     api::close(&subscriber);
     Ok(took)
-}
-
-/// Publishes at least once, and waits until all is acknowledged.
-fn publish(
-    client: &Client,
-    topics: &[String],
-    payload: &[u8],
-    retain: Retain,
-) -> Result<(), Fault> {
-    let options = Options {
-        reliability: Reliability::AtLeastOnce,
-        retain,
-        ..Options::default()
-    };
-    let mut under_way = VecDeque::new();
-    let settle = |under_way: &mut VecDeque<Ticket>, least: usize| {
-        while under_way.len() > least
-            && let Some(ticket) = under_way.pop_front()
-        {
-            match within(ANSWERED_WITHIN, client.outcome(ticket)) {
-                Some(Success::Acknowledged) => {}
-                other => return Err(format!("publishing before the load: {other:?}")),
-            }
-        }
-        Ok(())
-    };
-    for topic in topics {
-        settle(&mut under_way, AT_ONCE)?;
-        loop {
-            match client.publish_message(payload, "", topic, &options) {
-                Ok(ticket) => break under_way.push_back(ticket),
-                // The client's buffer is full: half of it leaves.
-                Err(ClientError::Full) if !under_way.is_empty() => {
-                    let half = under_way.len() / 2;
-                    settle(&mut under_way, half)?;
-                }
-                Err(error) => return Err(format!("publishing to {topic}: {error}")),
-            }
-        }
-    }
-    settle(&mut under_way, 0)
 }
 
 fn subscribe(client: &Client, filter: &str, last_values: bool) -> Result<Subscription, Fault> {
@@ -148,7 +103,5 @@ fn take(what: &str, subscription: &mut Subscription, count: u32) -> Result<(), F
     Ok(())
 }
 
-/// Messages under way at once.
-const AT_ONCE: usize = 500;
 /// How long a broker keeps the session of a subscriber that is away; long enough to fill it.
 const SESSION: Duration = Duration::from_secs(600);

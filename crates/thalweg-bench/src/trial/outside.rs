@@ -13,7 +13,7 @@ use super::meters::{Metered, Threads, Watch};
 use super::{Plan, Played, Stage};
 use crate::brokers::{NoBroker, System};
 use crate::cell::Standing;
-use crate::drivers::program::{Program, ProgramEvent};
+use crate::drivers::program::{Program, ProgramEvent, ReceivedMessage, SentMessage};
 use crate::drivers::stock;
 use crate::load::schedule::Sizes;
 use crate::load::{Books, Got, Header, SECOND, Sent, Times, clock};
@@ -98,8 +98,8 @@ pub fn play(stage: &Stage<'_>) -> Result<Played, Standing> {
 /// What a program has said.
 #[derive(Debug, Default)]
 struct ProgramRecord {
-    sent: Vec<(u32, u32, u64, u64)>,
-    received: Vec<(u32, u32, u32, u64)>,
+    sent: Vec<SentMessage>,
+    received: Vec<ReceivedMessage>,
     acknowledged: u64,
     overflow: u64,
     notes: Vec<(u64, String)>,
@@ -111,18 +111,8 @@ impl ProgramRecord {
     fn take(&mut self, said: Option<ProgramEvent>) {
         match said {
             None | Some(ProgramEvent::Ready) => {}
-            Some(ProgramEvent::Sent {
-                flow,
-                seq,
-                tried,
-                at,
-            }) => self.sent.push((flow, seq, tried, at)),
-            Some(ProgramEvent::Received {
-                copy,
-                flow,
-                seq,
-                at,
-            }) => self.received.push((copy, flow, seq, at)),
+            Some(ProgramEvent::Sent(sent)) => self.sent.push(sent),
+            Some(ProgramEvent::Received(received)) => self.received.push(received),
             Some(ProgramEvent::Acknowledged) => self.acknowledged += 1,
             Some(ProgramEvent::Overflow(count)) => self.overflow += count,
             Some(ProgramEvent::Note(words)) => self.notes.push((clock::now(), words)),
