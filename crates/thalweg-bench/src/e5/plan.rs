@@ -280,7 +280,7 @@ impl Plan {
         }
         let slow = one(relaxed).with(What::Slow(4.0), 1, 5.0, 5.0);
         self.every(("slow-down", "S1", "25 to 100 ms for 5 s"), &SWEPT, &slow);
-        let burst = two(relaxed).with_burst(7.3, 100);
+        let burst = two(relaxed).with(What::Burst(100), 0, 7.3, 0.0);
         self.every(("burst", "S2", "100 at once"), &SWEPT, &burst);
         let exponential = two(relaxed).with_law(Law::Exponential);
         self.every(("service", "S2", "exponential"), &SWEPT, &exponential);

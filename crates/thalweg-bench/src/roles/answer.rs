@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use super::flow::{leg, outcome};
+use super::flow::outcome;
 use super::say::Say;
 use crate::cell::Cell;
 use crate::command::Outcome;
@@ -23,15 +23,15 @@ pub fn run(
 ) -> io::Result<Outcome> {
     let mut publisher = drivers::publisher(cell.driver, job).map_err(io::Error::other)?;
     let mut subscriber = drivers::subscriber(cell.driver, job).map_err(io::Error::other)?;
-    let receives = format!("{} by {}", job.subscribe_at, leg(&job.subscribe));
-    let publishes = format!("{} by {}", job.publish_at, leg(&job.publish));
     say.line(
         "settings",
         &[
             ("driver", json!(cell.driver)),
-            ("receives", json!(receives)),
+            ("receives_from", json!(job.subscribe_at)),
+            ("receives_by", json!(job.subscribe)),
             ("filters", json!(job.subscribe_topic(0))),
-            ("publishes", json!(publishes)),
+            ("publishes_to", json!(job.publish_at)),
+            ("publishes_by", json!(job.publish)),
             ("topics", json!(job.publish_topic(0))),
             ("flows", json!(job.flows)),
         ],

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use thalweg_client::{BrokerUrl, Scheme};
 
 use crate::cell::{Cell, Driver, Leg, Load, Phases, Protocol, Workload};
@@ -11,6 +11,7 @@ use crate::drivers::{Job, speaks};
 use crate::load::header::PAYLOAD_MIN;
 use crate::load::schedule::Arrivals;
 use crate::net::units;
+use crate::scenario::one_of;
 
 /// What all roles take.
 #[derive(Clone, Debug, Args)]
@@ -28,8 +29,8 @@ pub struct RoleArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub window: u32,
     /// Whose client speaks: common (this product's), or bare (MQTT only, as fast as it goes)
-    #[arg(long, value_enum, default_value = "common")]
-    pub driver: Whose,
+    #[arg(long, value_name = "DRIVER", default_value = "common", value_parser = |text: &str| one_of(text, &DRIVERS))]
+    pub driver: Driver,
     /// Flows: topics lab/0, lab/1, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub flows: u32,
@@ -112,12 +113,6 @@ pub struct RelayArgs {
     /// Where everything is published that is received at the first URL
     #[arg(value_name = "TO")]
     pub to: BrokerUrl,
-    /// What the topics of received messages begin with
-    #[arg(long, value_name = "PREFIX", default_value = "lab")]
-    pub from_prefix: String,
-    /// What the topics of published messages begin with
-    #[arg(long, value_name = "PREFIX", default_value = "relayed")]
-    pub to_prefix: String,
 }
 
 /// When messages are due.
@@ -137,43 +132,29 @@ pub struct PaceArgs {
     pub closed: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Whose {
-    /// This product's client library
-    Common,
-    /// Codec and socket, MQTT only
-    Bare,
-}
+const DRIVERS: [(&str, Driver); 2] = [("common", Driver::Common), ("bare", Driver::Bare)];
 
 impl PaceArgs {
     /// As a cell says it.
     pub fn load(&self, flows: u32) -> Load {
-        let (rate, arrivals) = (self.rate.unwrap_or(1.0), self.arrivals);
         let think_ns = self.closed.map(|pause| pause.as_nanos() as u64);
         match (self.flood, think_ns) {
             (true, _) => Load::Flood { flows },
             (false, Some(think_ns)) => Load::Closed { think_ns, flows },
             (false, None) => Load::Open {
-                rate,
+                rate: self.rate.unwrap_or(1.0),
                 flows,
-                arrivals,
+                arrivals: self.arrivals,
             },
         }
     }
 }
 
 impl RoleArgs {
-    pub fn driver(&self) -> Driver {
-        match self.driver {
-            Whose::Common => Driver::Common,
-            Whose::Bare => Driver::Bare,
-        }
-    }
-
     /// As a leg of a cell.
     pub fn leg(&self, url: &BrokerUrl) -> Result<Leg, String> {
         let protocol = protocol(url)?;
-        speaks(self.driver(), protocol)?;
+        speaks(self.driver, protocol)?;
         Ok(Leg {
             protocol,
             qos: self.qos,
@@ -200,7 +181,7 @@ impl RoleArgs {
             experiment: "role".to_owned(),
             seed: self.seed,
             system: publish.host.clone(),
-            driver: self.driver(),
+            driver: self.driver,
             publish: self.leg(publish)?,
             subscribe: self.leg(subscribe)?,
             workload: Workload::Fixed { bytes },

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::say::{Named, Roles, Say};
-use crate::cell::{Cell, Driver, Leg, Load, Protocol, Standing, word};
+use crate::cell::{Cell, Driver, Standing};
 use crate::command::Outcome;
 use crate::drivers::{self, Job};
 use crate::load::{Books, Got, SECOND, Sent, Times, clock};
@@ -127,15 +127,15 @@ pub fn outcome(stop: &AtomicBool) -> Outcome {
 fn settings(cell: &Cell, job: &Job, roles: Roles) -> Vec<Named> {
     let mut said = Vec::new();
     if roles.sends {
-        let publishes = format!("to {} by {}", job.publish_at, leg(&job.publish));
-        said.push(("publishes", json!(publishes)));
+        said.push(("publishes_to", json!(job.publish_at)));
+        said.push(("publishes_by", json!(job.publish)));
         said.push(("topics", json!(format!("{}…", job.publish_topic(0)))));
-        said.push(("load", json!(load(&cell.load))));
-        said.push(("workload", json!(format!("{:?}", cell.workload))));
+        said.push(("load", json!(cell.load)));
+        said.push(("workload", json!(cell.workload)));
     }
     if roles.receives {
-        let receives = format!("from {} by {}", job.subscribe_at, leg(&job.subscribe));
-        said.push(("receives", json!(receives)));
+        said.push(("receives_from", json!(job.subscribe_at)));
+        said.push(("receives_by", json!(job.subscribe)));
         said.push(("filters", json!(format!("{}…", job.subscribe_topic(0)))));
         said.push(("copies", json!(job.copies)));
     }
@@ -151,38 +151,6 @@ fn settings(cell: &Cell, job: &Job, roles: Roles) -> Vec<Named> {
         ("seed", json!(job.seed)),
     ]);
     said
-}
-
-/// A load in words.
-fn load(load: &Load) -> String {
-    match load {
-        Load::Open { rate, arrivals, .. } => {
-            let arrivals = word(*arrivals);
-            format!("{rate}/s of each flow, {arrivals}, by a schedule")
-        }
-        Load::Closed { think_ns, .. } => {
-            format!("closed loop, pauses of {} ms", *think_ns as f64 / 1e6)
-        }
-        Load::Replay {
-            speed, rate_scale, ..
-        } => {
-            format!("a trace, {speed} times as fast, {rate_scale} of its messages")
-        }
-        Load::Flood { .. } => "as fast as it goes".to_owned(),
-    }
-}
-
-/// A leg in words.
-pub fn leg(leg: &Leg) -> String {
-    let version = match leg.protocol {
-        Protocol::Mqtt => format!(" {}", leg.version),
-        _ => String::new(),
-    };
-    let window = match leg.qos {
-        0 => String::new(),
-        _ => format!(", {} under way", leg.window),
-    };
-    format!("{:?}{version} at QoS {}{window}", leg.protocol, leg.qos)
 }
 
 /// What threads show of their books.

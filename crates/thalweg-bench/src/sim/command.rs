@@ -4,13 +4,11 @@ use std::io::{self, Write};
 
 use clap::Args;
 use thalweg_balance::GroupStrategy;
-use thalweg_kernel::OrderKey;
 use thalweg_model::Reliability;
 
 use super::limit::limit;
 use super::rows::PARETO_CUT;
 use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, Worker, worker};
-use super::table::{Row, table};
 use super::world::run as simulate;
 use crate::command::Outcome;
 use crate::net::units::span;
@@ -22,11 +20,8 @@ pub struct ShareArgs {
     /// How the group chooses: adaptive, score, round-robin, random, ... or another broker's name for it
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = strategy)]
     pub alg: GroupStrategy,
-    /// Time between two messages; in place of --load
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub period: Option<f64>,
     /// What comes, in terms of what the members can do
-    #[arg(long, value_name = "PERCENT", default_value = "80%", value_parser = percent, conflicts_with = "period")]
+    #[arg(long, value_name = "PERCENT", default_value = "80%", value_parser = percent)]
     pub load: f64,
     /// What one message takes at each member: 25ms,25ms,50ms or 5x10ms,5x20ms
     #[arg(long, value_name = "TIMES", default_value = "5x10ms,5x20ms", value_parser = members)]
@@ -46,21 +41,12 @@ pub struct ShareArgs {
     /// How often members report what they have to do; without it they do not
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub report_every: Option<f64>,
-    /// They report, too, when the broker is wrong about them
-    #[arg(long, requires = "report_every")]
-    pub report_on_events: bool,
     /// The network's part of a round trip
     #[arg(long, value_name = "TIME", default_value = "0.4ms", value_parser = time)]
     pub rtt: f64,
     /// Messages that each member works on side by side
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub handlers: u16,
-    /// Members declare their handlers to the broker
-    #[arg(long)]
-    pub declare_handlers: bool,
-    /// Messages of one address stay in order; so many addresses
-    #[arg(long, value_name = "ADDRESSES")]
-    pub ordered: Option<u64>,
     /// Messages of a run
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub messages: usize,
@@ -70,9 +56,6 @@ pub struct ShareArgs {
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 101)]
     pub seed: u64,
-    /// Measures every condition that is asked of shared groups instead
-    #[arg(long)]
-    pub table: bool,
 }
 
 /// What one message takes at each member, in seconds.
@@ -81,9 +64,6 @@ pub struct Members(pub Vec<f64>);
 
 /// Runs the simulator and prints its table.
 pub fn run(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
-    if args.table {
-        return whole(args, out);
-    }
     let head = [
         "mean ms",
         "p50 ms",
@@ -128,30 +108,12 @@ fn write_line(
     writeln!(out, "{ratio_mean:>6} {ratio_p99:>6}  {rest}")
 }
 
-fn whole(args: &ShareArgs, out: &mut dyn Write) -> io::Result<Outcome> {
-    let rows = table(args.seeds, args.messages);
-    for row in &rows {
-        writeln!(out, "{row}")?;
-    }
-    let missed = rows.iter().any(Row::is_missed);
-    Ok(if missed {
-        Outcome::ShapeFailed
-    } else {
-        Outcome::Done
-    })
-}
-
 impl ShareArgs {
     /// What the flags describe.
     pub fn scenario(&self, seed: u64) -> Scenario {
-        let reports = match self.report_every {
-            None => Reports::Never,
-            Some(every) if self.report_on_events => Reports::Events(every),
-            Some(every) => Reports::Every(every),
-        };
+        let reports = self.report_every.map_or(Reports::Never, Reports::Every);
         let make = |mean: &f64| Worker {
             handlers: u32::from(self.handlers.max(1)),
-            declares: self.declare_handlers,
             acks: self.acks,
             rtt: self.rtt,
             reports,
@@ -161,14 +123,8 @@ impl ShareArgs {
             .at(self.qos)
             .with_law(self.service);
         let mut scenario = scenario.at_load(self.load);
-        if let Some(period) = self.period {
-            scenario.rate = 1.0 / period;
-        }
         scenario.arrivals = self.arrivals;
         (scenario.messages, scenario.seed, scenario.quiet) = (self.messages, seed, 0.1);
-        if let Some(addresses) = self.ordered {
-            (scenario.keys, scenario.ordered) = (addresses, Some(OrderKey::Address));
-        }
         scenario
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`scenario`] says what happens, [`run`] lets it happen to a strategy, [`limit::limit`] is the bound that no strategy
 //! can beat. [`rows`] are conditions with their bars (ADR 0019), [`thesis`] the study's own scenarios, and
-//! [`table::table`] measures all of them.
+//! [`table`] says of all of them what holds.
 
 mod broker;
 pub mod command;

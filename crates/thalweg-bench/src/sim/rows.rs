@@ -172,7 +172,8 @@ pub fn journaled(acks: Acks, law: Law, sync: f64) -> Scenario {
         .each(near);
     Scenario {
         quiet: 0.1,
-        ..scenario.with_law(law).with_journal(sync)
+        sync,
+        ..scenario.with_law(law)
     }
     .at_load(0.75)
 }

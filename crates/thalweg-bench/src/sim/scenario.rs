@@ -297,20 +297,10 @@ impl Scenario {
         self
     }
 
-    /// With so many messages at once.
-    pub fn with_burst(self, at: f64, count: usize) -> Self {
-        self.with(What::Burst(count), 0, at, 0.0)
-    }
-
     /// Everything at that reliability.
     pub fn at(mut self, reliability: Reliability) -> Self {
         self.reliability = reliability;
         self.each(|worker| worker.reliability = reliability)
-    }
-
-    /// With sessions that outlive their connections, and a journal that takes so long.
-    pub fn with_journal(self, sync: f64) -> Self {
-        Scenario { sync, ..self }
     }
 
     /// Reports instead of acknowledgements.

@@ -7,7 +7,7 @@ use thalweg_balance::GroupStrategy::{self, Adaptive, Random, RoundRobin, Score};
 use thalweg_model::Reliability;
 
 use super::outcome::Outcome;
-use super::rows::{CONDITIONS, Condition, Measured, churn, exactly_once};
+use super::rows::{Condition, Measured, churn, exactly_once};
 use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, What};
 use super::thesis::{self, PERIOD, PERIOD_OF_TABLE_7, Steady, one, steady, two};
 use super::world::run;
@@ -18,8 +18,8 @@ use super::world::run;
 pub struct Row {
     /// What it is called here; empty for those of conditions.
     id: String,
-    /// Who asks for it.
-    pub source: Option<Source>,
+    /// The algorithm's design asked for it, beyond the bars of this project (ADR 0019).
+    pub is_beyond: bool,
     pub condition: String,
     pub figure: String,
     /// The unit of `ours`, `paper` and `limit`.
@@ -33,16 +33,6 @@ pub struct Row {
     /// `ours` in terms of `limit`; the mean over seeds of each seed's.
     pub ratio: Option<f64>,
     pub bar: Bar,
-}
-
-/// Who asks for a figure, if not the study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// The bars of ADR 0019.
-    Issue,
-    /// The algorithm's design asked for it, beyond the bars of this project.
-    Balancing,
 }
 
 /// What must hold of a figure.
@@ -106,28 +96,10 @@ impl fmt::Display for Row {
     }
 }
 
-/// All rows, with so many seeds each and so many messages where nothing happens at a certain time. A hundred thousand
-/// messages and three seeds take about two minutes with optimisation, and the ten minutes of members that come and go
-/// are ten only from there on.
-pub fn table(seeds: u64, messages: usize) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for condition in CONDITIONS.iter() {
-        let measured = condition.measure(Adaptive, messages, 101..101 + seeds);
-        rows.extend(of_condition(condition, &measured));
-    }
-    rows.extend(rules(messages));
-    rows.extend(study(10));
-    rows
-}
-
 /// The rows of one condition.
 pub fn of_condition(condition: &Condition, measured: &Measured) -> Vec<Row> {
-    let source = match condition.is_asked {
-        true => Source::Issue,
-        false => Source::Balancing,
-    };
     let row = |figure: &str, unit: &str, ours: f64, bar: Bar| Row {
-        source: Some(source),
+        is_beyond: !condition.is_asked,
         condition: condition.name.to_owned(),
         figure: figure.to_owned(),
         unit: unit.to_owned(),
@@ -233,7 +205,6 @@ pub fn rules(messages: usize) -> Vec<Row> {
     put("churn lost", got.lost as f64);
     let mut rows = enter(figures().rule, &ours);
     for row in &mut rows {
-        row.source = Some(Source::Issue);
         row.condition = row.condition.replace("{}", &seconds.to_string());
     }
     rows
@@ -308,7 +279,7 @@ pub fn study(runs: u64) -> Vec<Row> {
         let [adaptive, score] = [Adaptive, Score].map(|it| waits(&runs_of(it, of)));
         -most(&differences(&adaptive, &score))
     };
-    let burst = |seed| two(CELL, thesis::REPORTS, seed).with_burst(7.3, 100);
+    let burst = |seed| two(CELL, thesis::REPORTS, seed).with(What::Burst(100), 0, 7.3, 0.0);
     put("burst", gain(&burst));
     let slowed = |seed| one(CELL, thesis::REPORTS, seed).with(What::Slow(4.0), 1, 5.0, 5.0);
     put("slowed", gain(&slowed));

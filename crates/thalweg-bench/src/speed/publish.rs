@@ -4,11 +4,12 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 use thalweg_client::{Client, ClientError, Options, Reliability};
 
 use crate::net::units;
+use crate::scenario::one_of;
 
 #[derive(Debug, Args)]
 pub struct PublishArgs {
@@ -24,18 +25,15 @@ pub struct PublishArgs {
     /// Over so many topics, in turn: CoAP has one confirmable message of a topic under way at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000), default_value_t = 1)]
     pub topics: u64,
-    /// Delivery class: acknowledged or not
-    #[arg(long, value_enum, default_value = "at-most-once")]
-    pub reliability: Surety,
+    /// Delivery class: at-most-once, or at-least-once, which is acknowledged (QoS 1)
+    #[arg(long, value_name = "CLASS", default_value = "at-most-once", value_parser = |text: &str| one_of(text, &CLASSES))]
+    pub reliability: Reliability,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Surety {
-    /// The broker does not acknowledge the message
-    AtMostOnce,
-    /// Each message is acknowledged (QoS 1)
-    AtLeastOnce,
-}
+const CLASSES: [(&str, Reliability); 2] = [
+    ("at-most-once", Reliability::AtMostOnce),
+    ("at-least-once", Reliability::AtLeastOnce),
+];
 
 /// Publishes so many messages as fast as the client takes them, and waits until all are gone or acknowledged.
 pub fn run(args: &PublishArgs) -> io::Result<Value> {
@@ -43,10 +41,7 @@ pub fn run(args: &PublishArgs) -> io::Result<Value> {
     let builder = Client::builder().broker(&args.url).map_err(words)?;
     let client = builder.connect_blocking().map_err(words)?;
     let options = Options {
-        reliability: match args.reliability {
-            Surety::AtMostOnce => Reliability::AtMostOnce,
-            Surety::AtLeastOnce => Reliability::AtLeastOnce,
-        },
+        reliability: args.reliability,
         ..Options::default()
     };
     let payload = vec![b'x'; args.payload];
