@@ -6,7 +6,7 @@ use super::page::VERDICTS;
 use crate::report::document::Tile;
 use crate::report::stat::{grouped, short};
 use crate::studies::Study;
-use crate::studies::group::Group;
+use crate::studies::group::find;
 use crate::studies::shape::Ruling;
 
 /// The five numbers. Those that were not measured say so.
@@ -31,30 +31,20 @@ pub fn tiles(parts: &[(Study, Part)]) -> Vec<Tile> {
     let came_out = count(|it| matches!(it, Ruling::Reproduced | Ruling::Under(_)));
     let judged = count(|it| !matches!(it, Ruling::NotMeasured | Ruling::NotJudged(_)));
     let others = shapes().count() - judged;
+    let found = |words: &str| {
+        let mut parts = parts.iter();
+        parts.find_map(|(_, part)| find(&part.input.groups, words))
+    };
     let flood = |system: &str| {
-        let axes = [("system", system), ("class", "simple"), ("way", "mqtt-q0")];
-        Some(
-            find(parts, Study::E1, "E1b", &axes)?
-                .delivered_per_s()?
-                .mean,
-        )
+        let group = found(&format!("E1b {system} simple mqtt-q0"))?;
+        Some(group.delivered_per_s()?.mean)
     };
     let lossy = |way: &str| {
-        let axes = [
-            ("system", "thalweg"),
-            ("way", way),
-            ("payload", "60"),
-            ("loss", "20%"),
-        ];
-        Some(find(parts, Study::E2, "E2b", &axes)?.mean_ms()?.mean)
+        let group = found(&format!("E2b thalweg {way} 60 20%"))?;
+        Some(group.mean_ms()?.mean)
     };
     let round_trip = || {
-        let axes = [
-            ("system", "thalweg"),
-            ("way", "mqtt-q1"),
-            ("payload", "200"),
-        ];
-        let group = find(parts, Study::E4, "E4a", &axes)?;
+        let group = found("E4a thalweg mqtt-q1 200")?;
         let median = group.stat(|row| (row.response.count > 0).then_some(row.response.p50));
         Some(median?.mean)
     };
@@ -91,18 +81,6 @@ pub fn tiles(parts: &[(Study, Part)]) -> Vec<Tile> {
             section(Study::E5),
         ),
     ]
-}
-
-/// The group of an experiment with these values on these axes.
-fn find<'p>(
-    parts: &'p [(Study, Part)],
-    study: Study,
-    experiment: &'static str,
-    axes: &[(&str, &str)],
-) -> Option<&'p Group> {
-    let (_, part) = parts.iter().find(|(of, _)| *of == study)?;
-    let mut groups = part.input.of(experiment);
-    groups.find(|group| group.is_at(axes))
 }
 
 /// The drawing: delay against loss, or else the first there is.

@@ -12,8 +12,8 @@ use crate::cell::Standing;
 use crate::e5::{MEMBERS, of_member};
 use crate::report::document::{Column, Document, Table};
 use crate::report::stat::{Stat, quantile, short};
-use crate::studies::e5::{OVERALL, POINT, STEADY, find};
-use crate::studies::group::{Group, name_of};
+use crate::studies::e5::{OVERALL, POINT, STEADY, core};
+use crate::studies::group::{Group, has, name_of};
 
 /// What is drawn, in this order.
 const DRAWN: [&str; 6] = [
@@ -87,11 +87,9 @@ fn thesis(group: &Group) -> Option<(f64, &'static str)> {
 }
 
 fn overall(input: &Input) -> Table {
-    let is_it = |group: &&Group| {
-        ["part", "scenario", "point"].map(|name| group.axis(name)) == ["core", "S2", POINT]
-    };
-    let mut groups: Vec<&Group> = input.of("E5").filter(is_it).collect();
-    groups.retain(|group| group.wait().is_some());
+    let words = format!("core S2 {POINT}");
+    let mut groups: Vec<&Group> = input.of("E5").collect();
+    groups.retain(|group| has(&group.cell, &words) && group.wait().is_some());
     groups.sort_by_key(|group| group.axis("strategy"));
     Table::of(groups, &OVERALL_COLUMNS)
 }
@@ -108,8 +106,9 @@ fn steady(input: &Input) -> Table {
         "standard deviation",
     ]);
     for strategy in DRAWN.into_iter().skip(1) {
-        let group = find(&input.groups, "core", "S2", POINT, strategy);
-        let Some(group) = group else { continue };
+        let Some(group) = core(&input.groups, "S2", strategy) else {
+            continue;
+        };
         let theirs = STEADY.iter().find(|(name, _)| *name == strategy);
         for (member, names) in (0..MEMBERS).map(of_member).enumerate() {
             let lead = |who: &str| [strategy.to_owned(), member.to_string(), who.to_owned()];
@@ -188,7 +187,7 @@ fn punctuality(input: &Input) -> String {
 
 /// Adds the drawings of scenario 2, and that of intervals between reports.
 pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
-    let scenario_2 = |strategy| find(&input.groups, "core", "S2", POINT, strategy);
+    let scenario_2 = |strategy| core(&input.groups, "S2", strategy);
     let by_member = |at: usize| {
         let of = |strategy: &&'static str| {
             let group = scenario_2(strategy)?;

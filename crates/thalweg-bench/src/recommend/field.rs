@@ -11,7 +11,7 @@ use super::choice::Choice;
 use super::measure::Metric;
 use crate::cell::{Cell, Load, Row, Workload, valid};
 use crate::energy;
-use crate::report::stat::half_interval;
+use crate::report::stat::Stat;
 
 /// Measurements of one machine under like circumstances: the same kind of load, link and neighbours.
 #[derive(Clone, Debug)]
@@ -153,18 +153,14 @@ fn sum(metric: Metric, trials: &[&(Cell, Row)], profile: &energy::Profile) -> Op
         .iter()
         .filter_map(|(cell, row)| metric.of(cell, row, profile));
     let values: Vec<f64> = known.map(|it| metric.scaled(it)).collect();
-    if values.is_empty() {
-        return None;
-    }
-    let middle = values.iter().sum::<f64>() / values.len() as f64;
-    let half = half_interval(&values);
+    let Stat { mean, half, .. } = Stat::of(&values)?;
     let is_assumed = half.is_nan();
     let half = match is_assumed {
-        true => alone(metric, metric.unscaled(middle), trials),
+        true => alone(metric, metric.unscaled(mean), trials),
         false => half,
     };
     Some(Sum {
-        middle,
+        middle: mean,
         square: half * half,
         is_assumed,
         points: 1,

@@ -15,6 +15,19 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// Of figures; none of none.
+    pub fn of(values: &[f64]) -> Option<Stat> {
+        let least = values.iter().copied().reduce(f64::min)?;
+        let greatest = values.iter().copied().reduce(f64::max)?;
+        let interval = mean_interval(values, 0.95);
+        Some(Stat {
+            mean: mean(values.iter().copied()),
+            half: interval.map_or(f64::NAN, |it| it.high - it.middle),
+            range: (least, greatest),
+            count: values.len(),
+        })
+    }
+
     /// Whether this mean is above (`Some(true)`) or below another beyond both intervals; none where the intervals overlap or
     /// one of them is not known.
     pub fn is_above(&self, other: &Stat) -> Option<bool> {
@@ -108,11 +121,6 @@ pub fn quantile(values: &mut [f64], part: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// Half of the 95 % confidence interval of a mean, by Student's t.
-pub fn half_interval(values: &[f64]) -> f64 {
-    mean_interval(values, 0.95).map_or(f64::NAN, |interval| interval.high - interval.middle)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +162,7 @@ mod tests {
     #[test]
     fn the_interval_of_eight_repeats_uses_the_t_of_seven() {
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
-        assert!((half_interval(&values) - 2.364_624 * (6.0_f64 / 8.0).sqrt()).abs() < 1e-6);
+        let half = Stat::of(&values).expect("eight").half;
+        assert!((half - 2.364_624 * (6.0_f64 / 8.0).sqrt()).abs() < 1e-6);
     }
 }

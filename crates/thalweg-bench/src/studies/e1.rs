@@ -2,117 +2,103 @@
 
 use std::collections::BTreeMap;
 
-use super::group::{Group, delivered_per_s, name, stat};
+use super::group::{Group, delivered_per_s, has};
 use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Driver, Protocol, Row, Standing};
 use crate::report::stat::{Stat, short};
 
 const CLASSES: [&str; 3] = ["simple", "complex", "multimedia"];
-
-/// Brokers and the protocol each is measured with; the first four stand for the study's.
-const SYSTEMS: [(&str, Protocol); 10] = [
-    ("zmq-proxy", Protocol::Zmtp),
-    ("mosquitto", Protocol::Mqtt),
-    ("rabbitmq", Protocol::Amqp),
-    ("ejabberd", Protocol::Xmpp),
-    ("thalweg", Protocol::Mqtt),
-    ("thalweg", Protocol::Amqp),
-    ("thalweg", Protocol::Stomp),
-    ("thalweg", Protocol::Coap),
-    ("thalweg", Protocol::Zmtp),
-    ("thalweg", Protocol::Xmpp),
+/// Brokers that stand for the study's, each with its protocol.
+const BASELINES: [&str; 4] = [
+    "zmq-proxy zmtp-q0",
+    "mosquitto mqtt-q0",
+    "rabbitmq amqp-q0",
+    "ejabberd xmpp-q0",
 ];
+const OURS: [&str; 3] = ["thalweg mqtt-q0", "thalweg amqp-q0", "thalweg stomp-q0"];
 
-/// Who speaks first: as fast as it goes where we have such a client, else a stock library, else the common one.
-fn driver(protocol: Protocol) -> Driver {
-    match protocol {
-        Protocol::Mqtt => Driver::Bare,
-        Protocol::Zmtp | Protocol::Dds => Driver::Stock,
-        Protocol::Coap | Protocol::Amqp | Protocol::Stomp | Protocol::Xmpp => Driver::Common,
-    }
+/// Its protocol as it is written.
+fn protocol(system: &str) -> String {
+    let (_, way) = system.split_once(' ').unwrap_or_default();
+    way.trim_end_matches("-q0").to_uppercase()
+}
+
+/// XMPP is so much slower that statements about all leave it out.
+fn quick<'s>(systems: &'s [&str]) -> impl Iterator<Item = &'s str> {
+    let all = systems.iter().copied();
+    all.filter(|system| !system.ends_with("xmpp-q0"))
 }
 
 /// What became of S1.1 to S1.5.
 pub fn shapes(groups: &[Group], trials: &[(Cell, Row)]) -> Vec<Shape> {
-    let all = &Peaks(groups);
     let latencies = |systems, as_mqtt| latencies(groups, trials, systems, as_mqtt);
+    let plateau = |systems| plateau(trials, systems);
     vec![
-        Shape::of("S1.1", order_of_peaks(all), against_baselines(all)),
-        Shape::of("S1.2", shrinking(all, &BASELINES), shrinking(all, &OURS)),
-        Shape::of("S1.3", beside_xmpp(all), beside_ejabberd(all)),
+        Shape::of("S1.1", order_of_peaks(groups), against_baselines(groups)),
+        Shape::of(
+            "S1.2",
+            shrinking(groups, &BASELINES),
+            shrinking(groups, &OURS),
+        ),
+        Shape::of("S1.3", beside_xmpp(groups), beside_ejabberd(groups)),
         Shape::of("S1.4", latencies(&BASELINES, false), latencies(&OURS, true)),
-        Shape::of("S1.5", plateau(trials, &BASELINES), plateau(trials, &OURS)),
+        Shape::of("S1.5", plateau(&BASELINES), plateau(&OURS)),
     ]
 }
 
-const BASELINES: [(&str, Protocol); 4] = [SYSTEMS[0], SYSTEMS[1], SYSTEMS[2], SYSTEMS[3]];
-const OURS: [(&str, Protocol); 3] = [SYSTEMS[4], SYSTEMS[5], SYSTEMS[6]];
-
-/// The most that each system delivered of each class: by its floods that arrived, never by what another experiment offered.
-struct Peaks<'g>(&'g [Group]);
-
-impl Peaks<'_> {
-    fn of(&self, class: &str, (system, protocol): (&str, Protocol)) -> Option<Stat> {
-        let is_it = |group: &&Group| is_of(&group.cell, "E1b", (system, protocol), class);
-        self.0
-            .iter()
-            .find(is_it)?
-            .delivered_per_s()
-            .filter(|stat| stat.mean > 0.0)
-    }
+/// The most that a system delivered of a class: by its flood if it arrived, never by what another experiment offered.
+fn peak(groups: &[Group], system: &str, class: &str) -> Option<Stat> {
+    let is_it = |group: &&Group| is_of(&group.cell, "E1b", system, class);
+    let peak = groups.iter().find(is_it)?.delivered_per_s();
+    peak.filter(|stat| stat.mean > 0.0)
 }
 
-fn order_of_peaks(peaks: &Peaks<'_>) -> Found {
-    let known: Vec<(&str, Stat)> = BASELINES
-        .iter()
-        .filter_map(|system| Some((name(system.1), peaks.of("simple", *system)?)))
-        .collect();
-    if known.len() < 2 {
-        return Found::nothing();
-    }
+fn compare(all: &mut Evidence, (upper, more): (&str, &Stat), (lower, less): (&str, &Stat)) {
+    all.compared(
+        more.is_above(less),
+        format!("{upper} is below {lower}"),
+        format!("the intervals of {upper} and {lower} overlap"),
+    );
+}
+
+fn order_of_peaks(groups: &[Group]) -> Found {
     let mut all = Evidence::default();
-    for (protocol, stat) in &known {
-        all.figure(format!("{protocol} {stat}"));
-    }
-    for pair in known.windows(2) {
-        let [(upper, more), (lower, less)] = pair else {
+    let mut known: Vec<(String, Stat)> = Vec::new();
+    for system in BASELINES {
+        let who = protocol(system);
+        let Some(peak) = peak(groups, system, "simple") else {
+            all.missing(format!("{who}: no flood arrived"));
             continue;
         };
-        all.compared(
-            more.is_above(less),
-            format!("{upper} is below {lower}"),
-            format!("the intervals of {upper} and {lower} overlap"),
-        );
-    }
-    for protocol in BASELINES.map(|system| name(system.1)) {
-        if known.iter().all(|(other, _)| *other != protocol) {
-            all.missing(format!("{protocol}: no flood arrived"));
+        if let Some((upper, more)) = known.last() {
+            compare(&mut all, (upper, more), (&who, &peak));
         }
+        all.figure(format!("{who} {peak}"));
+        known.push((who, peak));
     }
-    all.found_as(|figures| format!("{}/s", figures.join(", ")))
+    match known.len() {
+        0 | 1 => Found::nothing(),
+        _ => all.found_as(|figures| format!("{}/s", figures.join(", "))),
+    }
 }
 
-fn against_baselines(peaks: &Peaks<'_>) -> Found {
+fn against_baselines(groups: &[Group]) -> Found {
     let (mut all, mut missing) = (Evidence::default(), Vec::new());
     for (ours, theirs) in [
-        (SYSTEMS[4], SYSTEMS[1]),
-        (SYSTEMS[5], SYSTEMS[2]),
-        (SYSTEMS[8], SYSTEMS[0]),
+        ("thalweg mqtt-q0", "mosquitto mqtt-q0"),
+        ("thalweg amqp-q0", "rabbitmq amqp-q0"),
+        ("thalweg zmtp-q0", "zmq-proxy zmtp-q0"),
     ] {
-        let both = (peaks.of("simple", ours), peaks.of("simple", theirs));
-        let (ours, theirs) = (name(ours.1), theirs.0);
-        let (Some(mine), Some(other)) = both else {
-            missing.push(format!(
-                "{ours} beside {theirs}: no flood of one of them arrived"
-            ));
+        let peak = |system| peak(groups, system, "simple");
+        let (mine, other) = (peak(ours), peak(theirs));
+        let (ours, theirs) = (protocol(ours), theirs.split(' ').next().unwrap_or_default());
+        let (Some(mine), Some(other)) = (mine, other) else {
+            let words = "no flood of one of them arrived";
+            missing.push(format!("{ours} beside {theirs}: {words}"));
             continue;
         };
         all.figure(format!("{ours} {mine}, {theirs} {other}"));
-        all.compared(
-            mine.is_above(&other),
-            format!("{ours} is below {theirs}"),
-            format!("the intervals of {ours} and {theirs} overlap"),
-        );
+        compare(&mut all, (&ours, &mine), (theirs, &other));
     }
     if missing.len() == 3 {
         return Found::not_asked(&missing.join("; "));
@@ -121,28 +107,19 @@ fn against_baselines(peaks: &Peaks<'_>) -> Found {
     all.found_as(|figures| format!("{}/s", figures.join("; ")))
 }
 
-fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
+fn shrinking(groups: &[Group], systems: &[&str]) -> Found {
     let mut ratios = Vec::new();
     for class in CLASSES {
         let mut means = Vec::new();
-        for system in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
-            match peaks.of(class, *system) {
-                Some(peak) => means.push(peak.mean),
+        for system in quick(systems) {
+            let Some(peak) = peak(groups, system, class) else {
                 // A quotient of other systems would be another figure.
-                None => {
-                    return Found::not_asked(&format!(
-                        "{} {}: no flood arrived",
-                        name(system.1),
-                        class
-                    ));
-                }
-            }
+                let who = protocol(system);
+                return Found::not_asked(&format!("{who} {class}: no flood arrived"));
+            };
+            means.push(peak.mean);
         }
-        let (most, least) = (
-            means.iter().copied().fold(0.0, f64::max),
-            means.iter().copied().fold(f64::MAX, f64::min),
-        );
-        ratios.push(most / least);
+        ratios.extend(Stat::of(&means).map(|it| it.range.1 / it.range.0));
     }
     let mut all = Evidence::default();
     all.fault(
@@ -157,8 +134,11 @@ fn shrinking(peaks: &Peaks<'_>, systems: &[(&str, Protocol)]) -> Found {
     all.found(", ")
 }
 
-fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
-    let ratio = |class| Some(peaks.of(class, SYSTEMS[1])?.mean / peaks.of(class, SYSTEMS[3])?.mean);
+fn beside_xmpp(groups: &[Group]) -> Found {
+    let ratio = |class| {
+        let mean = |system| Some(peak(groups, system, class)?.mean);
+        Some(mean("mosquitto mqtt-q0")? / mean("ejabberd xmpp-q0")?)
+    };
     let (Some(small), Some(image)) = (ratio("simple"), ratio("multimedia")) else {
         return Found::not_asked("no flood of XMPP arrived, or of MQTT beside it");
     };
@@ -169,19 +149,16 @@ fn beside_xmpp(peaks: &Peaks<'_>) -> Found {
     all.found("")
 }
 
-fn beside_ejabberd(peaks: &Peaks<'_>) -> Found {
+fn beside_ejabberd(groups: &[Group]) -> Found {
     let mut all = Evidence::default();
     for class in ["simple", "multimedia"] {
-        let both = (peaks.of(class, SYSTEMS[9]), peaks.of(class, SYSTEMS[3]));
-        let (Some(ours), Some(theirs)) = both else {
-            return Found::not_asked(&format!(
-                "{class}: no flood of one of ours and ejabberd arrived"
-            ));
+        let peak = |system| peak(groups, system, class);
+        let (Some(ours), Some(theirs)) = (peak("thalweg xmpp-q0"), peak("ejabberd xmpp-q0")) else {
+            let words = "no flood of one of ours and ejabberd arrived";
+            return Found::not_asked(&format!("{class}: {words}"));
         };
-        all.fault(
-            ours.mean < theirs.mean,
-            format!("{class} messages are below ejabberd's"),
-        );
+        let words = format!("{class} messages are below ejabberd's");
+        all.fault(ours.mean < theirs.mean, words);
         all.figure(format!("{class} {ours}, ejabberd {theirs}"));
     }
     all.found_as(|figures| format!("{}/s", figures.join("; ")))
@@ -190,95 +167,86 @@ fn beside_ejabberd(peaks: &Peaks<'_>) -> Found {
 fn latencies(
     groups: &[Group],
     trials: &[(Cell, Row)],
-    systems: &[(&str, Protocol)],
+    systems: &[&str],
     all_as_mqtt: bool,
 ) -> Found {
     let mut all = Evidence::default();
-    for (system, protocol) in systems.iter().filter(|system| system.1 != Protocol::Xmpp) {
-        for class in CLASSES {
-            let is_it = |cell: &Cell| is_of(cell, "E1c", (system, *protocol), class);
-            let who = format!("{} {}", name(*protocol), class);
-            let mut trials = trials.iter();
-            if let Some((_, row)) = trials.find(|(cell, row)| is_it(cell) && is_held_back(row)) {
-                let (sent, intended) = (row.sent, row.intended);
-                all.fault(
-                    true,
-                    format!("{who}: the broker took {sent} of {intended} messages"),
-                );
-            }
-            let bars: &[(f64, f64)] = match (class, protocol) {
-                ("multimedia", _) => &[(90.0, 100e3)],
-                (_, Protocol::Amqp) if !all_as_mqtt => &[(65.0, 1e3), (90.0, 3e3)],
-                _ => &[(90.0, 1e3)],
+    for (system, class) in each_class(quick(systems)) {
+        let is_it = |cell: &Cell| is_of(cell, "E1c", system, class);
+        let who = format!("{} {class}", protocol(system));
+        let mut trials = trials.iter();
+        if let Some((_, row)) = trials.find(|(cell, row)| is_it(cell) && is_held_back(row)) {
+            let (sent, intended) = (row.sent, row.intended);
+            all.fault(
+                true,
+                format!("{who}: the broker took {sent} of {intended} messages"),
+            );
+        }
+        let bars: &[(f64, f64)] = match class {
+            "multimedia" => &[(90.0, 100e3)],
+            _ if !all_as_mqtt && system.ends_with("amqp-q0") => &[(65.0, 1e3), (90.0, 3e3)],
+            _ => &[(90.0, 1e3)],
+        };
+        let group = groups.iter().find(|group| is_it(&group.cell));
+        for (percent, us) in bars {
+            let Some((least, most)) = group.and_then(|group| group.percent_within(*us)) else {
+                all.missing(who.clone());
+                break;
             };
-            let group = groups.iter().find(|group| is_it(&group.cell));
-            for (percent, us) in bars {
-                let Some((least, most)) = group.and_then(|group| group.percent_within(*us)) else {
-                    all.missing(who.clone());
-                    break;
-                };
-                let within = if least == most {
-                    format!("{least:.1} %")
-                } else {
-                    format!("{least:.1} to {most:.1} %")
-                };
-                let words = format!("{who} {within} within {} ms", us * 1e-3);
-                let holds = match (least >= *percent, most < *percent) {
-                    (true, _) => Some(true),
-                    (_, true) => Some(false),
-                    _ => None,
-                };
-                all.compared(holds, words.clone(), words.clone());
-                all.figure(words);
-            }
+            let within = match least == most {
+                true => format!("{least:.1} %"),
+                false => format!("{least:.1} to {most:.1} %"),
+            };
+            let words = format!("{who} {within} within {} ms", us * 1e-3);
+            let is_known = least >= *percent || most < *percent;
+            let holds = is_known.then_some(least >= *percent);
+            all.compared(holds, words.clone(), words.clone());
+            all.figure(words);
         }
     }
     all.found(", ")
 }
 
-fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
+fn plateau(trials: &[(Cell, Row)], systems: &[&str]) -> Found {
     let mut evidence = Evidence::default();
-    for (system, protocol) in systems {
-        for class in CLASSES {
-            let who = format!("{system} {} {}", name(*protocol), class);
-            let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-            for (cell, row) in trials
-                .iter()
-                .filter(|(cell, _)| is_of(cell, "E1a", (system, *protocol), class))
-            {
+    for (system, class) in each_class(systems.iter().copied()) {
+        let (broker, _) = system.split_once(' ').unwrap_or_default();
+        let who = format!("{broker} {} {class}", protocol(system));
+        let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (cell, row) in trials {
+            if is_of(cell, "E1a", system, class) {
                 let rates = rates.entry(cell.load.flows()).or_default();
-                if row.standing == Standing::Valid || is_held_back(row) {
-                    rates.extend(delivered_per_s(row));
-                }
+                let counts = row.standing == Standing::Valid || is_held_back(row);
+                rates.extend(delivered_per_s(row).filter(|_| counts));
             }
-            let points: Vec<Stat> = rates.values().filter_map(|of| stat(of)).collect();
-            let all = rates.len();
-            let few = format!("{who}: {} of {all} points count", points.len());
-            if points.len() < 2 {
-                if all > 0 {
-                    evidence.open(few);
-                }
-                continue;
-            }
-            let mut fall = (0.0_f64, None);
-            for (at, best) in points.iter().enumerate() {
-                for later in points.iter().skip(at + 1) {
-                    let part = 1.0 - later.mean / best.mean;
-                    if part > fall.0 {
-                        fall = (part, best.exceeds(later));
-                    }
-                }
-            }
-            let words = format!("{who}: falls by {:.0} % at most", 100.0 * fall.0);
-            match fall {
-                (part, is_sure) if part > FALL_MAX => {
-                    evidence.weighed(is_sure.filter(|it| *it).map(|_| false), &words);
-                }
-                _ if points.len() < all => evidence.open(few),
-                _ => {}
-            }
-            evidence.figure(words);
         }
+        let points: Vec<Stat> = rates.values().filter_map(|of| Stat::of(of)).collect();
+        let all = rates.len();
+        let few = format!("{who}: {} of {all} points count", points.len());
+        if points.len() < 2 {
+            if all > 0 {
+                evidence.open(few);
+            }
+            continue;
+        }
+        let mut fall = (0.0_f64, None);
+        for (at, best) in points.iter().enumerate() {
+            for later in points.iter().skip(at + 1) {
+                let part = 1.0 - later.mean / best.mean;
+                if part > fall.0 {
+                    fall = (part, best.exceeds(later));
+                }
+            }
+        }
+        let words = format!("{who}: falls by {:.0} % at most", 100.0 * fall.0);
+        match fall {
+            (part, is_sure) if part > FALL_MAX => {
+                evidence.weighed(is_sure.filter(|it| *it).map(|_| false), &words);
+            }
+            _ if points.len() < all => evidence.open(few),
+            _ => {}
+        }
+        evidence.figure(words);
     }
     evidence.found(", ")
 }
@@ -286,11 +254,17 @@ fn plateau(trials: &[(Cell, Row)], systems: &[(&str, Protocol)]) -> Found {
 /// Part of the best throughput that more pairs may cost.
 const FALL_MAX: f64 = 0.2;
 
-fn is_of(cell: &Cell, experiment: &str, (system, protocol): (&str, Protocol), class: &str) -> bool {
-    cell.experiment == experiment
-        && (cell.system.as_str(), cell.publish.protocol) == (system, protocol)
-        && cell.axes.get("class").is_some_and(|name| name == class)
-        && cell.driver == driver(protocol)
+fn each_class<'s>(
+    systems: impl Iterator<Item = &'s str>,
+) -> impl Iterator<Item = (&'s str, &'static str)> {
+    systems.flat_map(|system| CLASSES.map(|class| (system, class)))
+}
+
+/// By the client that speaks first: a stock library where we have none of our own.
+fn is_of(cell: &Cell, experiment: &str, system: &str, class: &str) -> bool {
+    let is_stock = cell.publish.protocol == Protocol::Zmtp;
+    has(cell, &format!("{experiment} {system} {class}"))
+        && (cell.driver == Driver::Stock) == is_stock
 }
 
 fn is_held_back(row: &Row) -> bool {

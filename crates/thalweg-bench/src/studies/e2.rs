@@ -1,21 +1,22 @@
 //! E2a to E2c: delay and bytes of MQTT and CoAP through a link that loses packets (study B).
 
 use super::fragments;
-use super::group::Group;
+use super::group::{Group, has};
 use super::shape::{Evidence, Found, Shape};
 use crate::report::stat::{Stat, short};
 
-pub const LOSSES: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
+const LOSSES: [u32; 6] = [0, 5, 10, 15, 20, 25];
 /// Sizes of E2c.
-pub const SIZES: [u32; 9] = [20, 60, 200, 600, 1200, 2000, 4000, 8000, 16_000];
-/// Ethernet bytes computed from the protocols' rules for 60 bytes without loss, both legs: QoS 0, 1, 2, CON, NON.
-pub const RECKONED_60: [(&str, f64); 5] = [
-    ("MQTT QoS 0", 410.0),
-    ("MQTT QoS 1", 554.0),
-    ("MQTT QoS 2", 834.0),
-    ("CoAP CON", 334.0),
-    ("CoAP NON", 288.0),
+const SIZES: [u32; 9] = [20, 60, 200, 600, 1200, 2000, 4000, 8000, 16_000];
+/// Ethernet bytes computed from the protocols' rules for 60 bytes without loss, both legs.
+const RECKONED_60: [(&str, f64); 5] = [
+    ("mqtt-q0", 410.0),
+    ("mqtt-q1", 554.0),
+    ("mqtt-q2", 834.0),
+    ("coap-con", 334.0),
+    ("coap-non", 288.0),
 ];
+
 /// One of the two columns.
 #[derive(Clone, Copy)]
 struct Column<'g> {
@@ -24,48 +25,34 @@ struct Column<'g> {
 }
 
 impl<'g> Column<'g> {
-    fn get(self, way: &str, bytes: u32, loss: f64) -> Option<&'g Group> {
-        self.all().find(|group| {
-            group.way() == way
-                && group.payload() == Some(bytes)
-                && group.loss_percent() == loss
-                && group.cell.experiment != "E2a"
-        })
+    /// The group with these words. Fragments, whose both ends are this laboratory's, and E2a, where something is different, are
+    /// found only by their names.
+    fn get(self, words: &str) -> Option<&'g Group> {
+        let is_it = |group: &&Group| {
+            let (system, experiment) = (&group.cell.system, &group.cell.experiment);
+            let is_fragments = system == fragments::SYSTEM;
+            has(&group.cell, words)
+                && experiment.starts_with("E2")
+                && words.contains("E2a") == (experiment == "E2a")
+                && words.contains(fragments::SYSTEM) == is_fragments
+                && (is_fragments || self.is_ours == (system == "thalweg"))
+        };
+        self.groups.iter().find(is_it)
     }
 
-    fn variant(self, way: &str, axis: &str, loss: f64) -> Option<&'g Group> {
-        self.all().find(|group| {
-            group.way() == way
-                && group.loss_percent() == loss
-                && group.cell.experiment == "E2a"
-                && group.cell.axes.contains_key(axis)
-        })
+    fn bytes(self, way: &str, bytes: u32, loss: u32) -> Option<Stat> {
+        self.get(&format!("{way} {bytes} {loss}%"))?.wire_bytes()
     }
 
-    fn all(self) -> impl Iterator<Item = &'g Group> {
-        self.groups
-            .iter()
-            .filter(|group| group.cell.experiment.starts_with("E2"))
-            .filter(move |group| (group.cell.system == "thalweg") == self.is_ours)
-            .filter(|group| group.cell.system != fragments::SYSTEM)
+    /// Of CON in IP fragments.
+    fn fragments(self, bytes: u32, loss: u32) -> Option<Stat> {
+        self.bytes(fragments::SYSTEM, bytes, loss)
     }
 
-    /// Bytes of CON in IP fragments, whose both ends are this laboratory's.
-    fn fragments(self, bytes: u32, loss: f64) -> Option<Stat> {
-        let of = self
-            .groups
-            .iter()
-            .filter(|it| it.cell.system == fragments::SYSTEM);
-        let mut at = of.filter(|it| (it.payload(), it.loss_percent()) == (Some(bytes), loss));
-        at.next()?.wire_bytes()
-    }
-
-    fn bytes(self, way: &str, bytes: u32, loss: f64) -> Option<Stat> {
-        self.get(way, bytes, loss)?.wire_bytes()
-    }
-
-    fn delay(self, way: &str, loss: f64) -> Option<Stat> {
-        self.get(way, 60, loss)?.mean_ms()
+    /// Mean delays of QoS 1 and CON of 60 bytes.
+    fn delays(self, mqtt: &str, coap: &str, loss: u32) -> Option<(Stat, Stat)> {
+        let delay = |words| self.get(&format!("{words} 60 {loss}%"))?.mean_ms();
+        Some((delay(mqtt)?, delay(coap)?))
     }
 }
 
@@ -90,42 +77,40 @@ fn delivery(column: Column<'_>) -> Found {
     let mut all = Evidence::default();
     let mut is_confirmed = false;
     for (way, _) in RECKONED_60 {
-        let mut least: Option<(f64, f64)> = None;
+        let mut least: Option<(f64, u32, String)> = None;
         for loss in LOSSES {
-            let Some(group) = column.get(way, 60, loss) else {
+            let group = column.get(&format!("{way} 60 {loss}%"));
+            let Some((group, came)) = group.and_then(|it| Some((it, it.delivered_percent()?.mean)))
+            else {
                 continue;
             };
-            let Some(came) = group.delivered_percent() else {
-                continue;
-            };
-            if least.is_none_or(|(percent, _)| came.mean < percent) {
-                least = Some((came.mean, loss));
+            let name = group.way();
+            if least.as_ref().is_none_or(|(percent, ..)| came < *percent) {
+                least = Some((came, loss, name.clone()));
             }
-            if way != "CoAP NON" {
-                let words = format!("{way} at {loss} %: {:.2} %", came.mean);
-                all.fault(came.mean < 99.5, words);
+            if way != "coap-non" {
+                all.fault(came < 99.5, format!("{name} at {loss} %: {came:.2} %"));
                 continue;
             }
             let count: u64 = group.rows.iter().map(|row| row.expected).sum();
-            let through = 1.0 - loss / 100.0;
             // 99 % of what chance does, and a message more.
             let reach = |part: f64| {
                 2.576 * (part * (1.0 - part) / count as f64).sqrt() + 1.0 / count as f64
             };
-            let (both, one) = (through * through, through);
-            let part = came.mean / 100.0;
+            let one = 1.0 - f64::from(loss) / 100.0;
+            let (both, part) = (one * one, came / 100.0);
             if (part - both).abs() > reach(both) {
                 // The broker has a notification confirmed now and then (RFC 7641 §4.5), and the first of each
                 // observation to learn the round trip: between one leg that loses and two.
                 let is_between = part > both && part < one + reach(one);
                 is_confirmed |= is_between;
-                let (came, expected) = (came.mean, 100.0 * both);
+                let expected = 100.0 * both;
                 let words = format!("NON at {loss} %: {came:.1} % came, {expected:.1} expected");
                 all.fault(!is_between, words);
             }
         }
-        if let Some((percent, loss)) = least {
-            all.figure(format!("{way} at least {percent:.2} % (at {loss} %)"));
+        if let Some((percent, loss, name)) = least {
+            all.figure(format!("{name} at least {percent:.2} % (at {loss} %)"));
         }
     }
     let found = all.found(", ");
@@ -140,29 +125,22 @@ fn delivery(column: Column<'_>) -> Found {
 
 fn growth(column: Column<'_>) -> Found {
     let mut all = Evidence::default();
-    for way in ["MQTT QoS 1", "CoAP CON"] {
-        let means: Vec<(f64, f64, f64)> = LOSSES
-            .iter()
-            .filter_map(|loss| {
-                let group = column.get(way, 60, *loss)?;
-                Some((*loss, group.mean_ms()?.mean, error_ms(group)))
-            })
-            .collect();
-        let [first, .., last] = means.as_slice() else {
+    for way in ["mqtt-q1", "coap-con"] {
+        let mean = |loss: &u32| {
+            let group = column.get(&format!("{way} 60 {loss}%"))?;
+            Some((*loss, group.mean_ms()?.mean, error_ms(group), group.way()))
+        };
+        let means: Vec<_> = LOSSES.iter().filter_map(mean).collect();
+        let [first, _, .., last] = means.as_slice() else {
             continue;
         };
-        if means.len() < 3 {
-            continue;
-        }
-        let words: Vec<String> = means
+        let way = &first.3;
+        let words = means
             .iter()
-            .map(|(_, mean, error)| format!("{} ± {}", short(*mean), short(*error)))
-            .collect();
+            .map(|(_, mean, error, _)| format!("{} ± {}", short(*mean), short(*error)));
+        let words: Vec<String> = words.collect();
         all.figure(format!("{way} {} ms", words.join(", ")));
-        for pair in means.windows(2) {
-            let [(_, less, one), (loss, more, two)] = pair else {
-                continue;
-            };
+        for ((_, less, one, _), (loss, more, two, _)) in means.iter().zip(means.iter().skip(1)) {
             // Means of so few waits, most of them none, vary.
             all.fault(
                 more + one.hypot(*two) < *less,
@@ -191,19 +169,14 @@ fn error_ms(group: &Group) -> f64 {
 }
 
 fn crossing(column: Column<'_>) -> Found {
-    let pair = |loss| {
-        Some((
-            column.delay("MQTT QoS 1", loss)?,
-            column.delay("CoAP CON", loss)?,
-        ))
-    };
-    let (Some(none), Some(much)) = (pair(0.0), pair(25.0)) else {
+    let plain = |loss| column.delays("mqtt-q1", "coap-con", loss);
+    let (Some(none), Some(much)) = (plain(0), plain(25)) else {
         return Found::nothing();
     };
     let words = |(mqtt, coap): (Stat, Stat)| {
         format!("MQTT {}, CoAP {} ms", short(mqtt.mean), short(coap.mean))
     };
-    let mut figures = format!("0 %: {}; 25 %: {}", words(none), words(much));
+    let mut figures = vec![format!("0 %: {}; 25 %: {}", words(none), words(much))];
     // Under which conditions CoAP is quicker, and under which it is not.
     let (mut quicker, mut slower, mut open) = (Vec::new(), Vec::new(), Vec::new());
     let mut weigh = |condition: String, (mqtt, coap): (Stat, Stat)| match mqtt.exceeds(&coap) {
@@ -211,31 +184,25 @@ fn crossing(column: Column<'_>) -> Found {
         Some(false) => slower.push(condition),
         None => open.push(format!("{condition}: the intervals overlap")),
     };
-    let waits = if column.is_ours {
-        "waits that follow the round trip"
-    } else {
-        "RFC 7252's waits"
+    let waits = match column.is_ours {
+        true => "waits that follow the round trip",
+        false => "RFC 7252's waits",
     };
     weigh(format!("{waits}, 25 %"), much);
-    for loss in [20.0, 25.0] {
-        let variant = |way, axis| column.variant(way, axis, loss)?.mean_ms();
-        let pair = |mqtt, coap| Some((mqtt?, coap?));
-        let quick = pair(variant("MQTT QoS 1", "rate"), variant("CoAP CON", "rate"));
-        if let Some(both) = quick {
-            figures += &format!("; {loss} %, one flow of 10/s: {}", words(both));
+    for loss in [20, 25] {
+        if let Some(both) = column.delays("E2a mqtt-q1 10/s", "E2a coap-con 10/s", loss) {
+            figures.push(format!("{loss} %, one flow of 10/s: {}", words(both)));
             weigh(format!("one flow of 10/s, {loss} %"), both);
         }
         let patient = "a broker with RFC 7252's waits";
-        if let Some(both) = pair(
-            column.delay("MQTT QoS 1", loss),
-            variant("CoAP CON", "timer"),
-        ) {
-            figures += &format!("; {loss} %, {patient}: CoAP {} ms", short(both.1.mean));
+        if let Some(both) = column.delays("mqtt-q1", "E2a coap-con rfc7252", loss) {
+            let coap = short(both.1.mean);
+            figures.push(format!("{loss} %, {patient}: CoAP {coap} ms"));
             weigh(format!("{patient}, {loss} %"), both);
         }
     }
     let mut all = Evidence::default();
-    all.figure(figures);
+    all.figure(figures.join("; "));
     if none.0.mean > none.1.mean + MARGIN_MS {
         let words = format!("without loss CoAP is quicker by more than {MARGIN_MS} ms");
         match none.0.exceeds(&none.1) {
@@ -249,14 +216,13 @@ fn crossing(column: Column<'_>) -> Found {
     );
     open.into_iter().for_each(|words| all.open(words));
     let found = all.found("");
-    match slower.is_empty() {
-        true => found,
-        false => found.under(format!(
-            "CoAP is quicker with: {}; not with: {}",
-            quicker.join(", "),
-            slower.join(", ")
-        )),
+    if slower.is_empty() {
+        return found;
     }
+    let (quicker, slower) = (quicker.join(", "), slower.join(", "));
+    found.under(format!(
+        "CoAP is quicker with: {quicker}; not with: {slower}"
+    ))
 }
 
 /// "As quick": within this.
@@ -265,28 +231,23 @@ const MARGIN_MS: f64 = 2.0;
 fn by_qos(column: Column<'_>) -> Found {
     let at = |loss| {
         let of = |way| Some(column.bytes(way, 60, loss)?.mean);
-        Some([of("MQTT QoS 0")?, of("MQTT QoS 1")?, of("MQTT QoS 2")?])
+        Some([of("mqtt-q0")?, of("mqtt-q1")?, of("mqtt-q2")?])
     };
-    let Some(none) = at(0.0) else {
+    let Some(none) = at(0) else {
         return Found::nothing();
     };
-    let words = |values: [f64; 3]| {
-        values
-            .iter()
-            .rev()
-            .map(|value| format!("{value:.0}"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let words = |[qos0, qos1, qos2]: [f64; 3]| format!("{qos2:.0}, {qos1:.0}, {qos0:.0}");
     let mut all = Evidence::default();
     all.figure(format!("QoS 2, 1, 0: {} B without loss", words(none)));
     let mut more = Vec::new();
     for ((way, reckoned), ours) in RECKONED_60.iter().zip(none) {
         // Reckoned are two pure acknowledgements of TCP, one on each leg. A receiver that is slow to answer, or not slow
         // enough, sends more of them, of 66 bytes each.
-        let acks = column.get(way, 60, 0.0).and_then(|group| {
+        let group = column.get(&format!("{way} 60 0%"));
+        let acks = group.and_then(|group| {
             group.stat(|row| Some(row.more.get("ack_frames")? / row.delivered.max(1) as f64))
         });
+        let way = group.map(Group::way).unwrap_or_default();
         let extra = acks.map_or(0.0, |acks| (acks.mean - 2.0).max(0.0));
         if extra >= 0.05 {
             more.push(format!("{way} {extra:.1}"));
@@ -296,20 +257,16 @@ fn by_qos(column: Column<'_>) -> Found {
         all.fault(off.abs() > NEAR, words);
     }
     if !more.is_empty() {
-        all.figure(format!(
-            "of which pure acknowledgements beyond the two reckoned: {}",
-            more.join(", ")
-        ));
+        let words = "of which pure acknowledgements beyond the two reckoned";
+        all.figure(format!("{words}: {}", more.join(", ")));
     }
-    for (loss, values) in [(0.0, Some(none)), (5.0, at(5.0))] {
+    for (loss, values) in [(0, Some(none)), (5, at(5))] {
         let Some(values) = values else { continue };
-        if loss > 0.0 {
+        if loss > 0 {
             all.figure(format!("{} at {loss} %", words(values)));
         }
-        all.fault(
-            !values.is_sorted_by(|a, b| a < b),
-            format!("another order at {loss} %"),
-        );
+        let is_ordered = values.is_sorted_by(|a, b| a < b);
+        all.fault(!is_ordered, format!("another order at {loss} %"));
     }
     all.found("; ")
 }
@@ -321,7 +278,7 @@ fn small(column: Column<'_>) -> Found {
     let mut all = Evidence::default();
     for loss in LOSSES {
         let of = |way| column.bytes(way, 60, loss);
-        let (Some(mqtt), Some(coap)) = (of("MQTT QoS 1"), of("CoAP CON")) else {
+        let (Some(mqtt), Some(coap)) = (of("mqtt-q1"), of("coap-con")) else {
             continue;
         };
         all.figure(format!("{:.2} at {loss} %", mqtt.mean / coap.mean));
@@ -336,21 +293,19 @@ fn small(column: Column<'_>) -> Found {
 
 fn large(column: Column<'_>) -> Found {
     let (mut all, mut blocks) = (Evidence::default(), Vec::new());
-    for loss in [10.0, 15.0, 20.0, 25.0] {
+    for loss in [10, 15, 20, 25] {
         let of = |way| column.bytes(way, 2000, loss);
-        let (Some(mqtt), Some(fragments)) = (of("MQTT QoS 1"), column.fragments(2000, loss)) else {
+        let (Some(mqtt), Some(fragments)) = (of("mqtt-q1"), column.fragments(2000, loss)) else {
             continue;
         };
-        all.figure(format!(
-            "{loss} %: {:.0} and {:.0} B",
-            mqtt.mean, fragments.mean
-        ));
+        let both = (mqtt.mean, fragments.mean);
+        all.figure(format!("{loss} %: {:.0} and {:.0} B", both.0, both.1));
         all.compared(
             fragments.exceeds(&mqtt),
             format!("QoS 1 takes more at {loss} %"),
             format!("the intervals overlap at {loss} %"),
         );
-        blocks.extend(of("CoAP CON").map(|blocks| format!("{:.0} B at {loss} %", blocks.mean)));
+        blocks.extend(of("coap-con").map(|blocks| format!("{:.0} B at {loss} %", blocks.mean)));
     }
     all.found_as(|figures| {
         let mut text = format!("QoS 1 and fragments: {}", figures.join(", "));
@@ -360,14 +315,12 @@ fn large(column: Column<'_>) -> Found {
                 blocks.join(", ")
             );
         }
-        let crossing = LOSSES.into_iter().find(|loss| {
+        let is_less = |loss: &u32| {
             let of = |way| Some(column.bytes(way, 600, *loss)?.mean);
-            of("MQTT QoS 1")
-                .zip(of("CoAP CON"))
-                .is_some_and(|(mqtt, coap)| mqtt < coap)
-        });
-        if column.get("CoAP CON", 600, 25.0).is_some() {
-            text += &crossing.map_or(
+            of("mqtt-q1").is_some_and(|mqtt| of("coap-con").is_some_and(|coap| mqtt < coap))
+        };
+        if column.get("coap-con 600 25%").is_some() {
+            text += &LOSSES.into_iter().find(is_less).map_or(
                 "; 600 B: QoS 1 never takes less (reckoned: from about 15 % on)".to_owned(),
                 |loss| format!("; 600 B: QoS 1 takes less from {loss} % on (reckoned: about 15 %)"),
             );
@@ -378,32 +331,32 @@ fn large(column: Column<'_>) -> Found {
 
 fn overhead(column: Column<'_>) -> Found {
     let mut all = Evidence::default();
-    let of = |way: &str, size: u32| Some(column.bytes(way, size, 0.0)?.mean / f64::from(size));
+    // Bytes on the wire for each of the payload, by size.
+    let ratios = |of: &dyn Fn(u32) -> Option<Stat>| -> Vec<(u32, f64)> {
+        let ratio = |size| Some((size, of(size)?.mean / f64::from(size)));
+        SIZES.into_iter().filter_map(ratio).collect()
+    };
     let along = |ratios: &[(u32, f64)]| {
         let words = |(size, ratio): &(u32, f64)| format!("{size} B {ratio:.2}");
         ratios.iter().map(words).collect::<Vec<_>>().join(", ")
     };
-    let ratios = |of: &dyn Fn(u32) -> Option<f64>| -> Vec<(u32, f64)> {
-        let ratio = |size| Some((size, of(size)?));
-        SIZES.into_iter().filter_map(ratio).collect()
-    };
-    let mqtt = ratios(&|size| of("MQTT QoS 1", size));
     // Above a block of 1,024 bytes the study's CON goes in fragments.
-    let con = ratios(&|size| match size {
-        0..=1024 => of("CoAP CON", size),
-        _ => Some(column.fragments(size, 0.0)?.mean / f64::from(size)),
-    });
+    let con = |size| match size {
+        0..=1024 => column.bytes("coap-con", size, 0),
+        _ => column.fragments(size, 0),
+    };
     let mut is_known = false;
-    for (way, ratios) in [("QoS 1", mqtt), ("CON, in fragments above 1,024 B", con)] {
+    for (way, ratios) in [
+        ("QoS 1", ratios(&|size| column.bytes("mqtt-q1", size, 0))),
+        ("CON, in fragments above 1,024 B", ratios(&con)),
+    ] {
         if ratios.len() < 3 {
             continue;
         }
         is_known = true;
         all.figure(format!("{way}: {}", along(&ratios)));
-        all.fault(
-            !ratios.is_sorted_by(|a, b| a.1 > b.1),
-            format!("{way} does not fall all along"),
-        );
+        let falls = ratios.is_sorted_by(|a, b| a.1 > b.1);
+        all.fault(!falls, format!("{way} does not fall all along"));
         let is_off =
             |(size, ratio): &(u32, f64)| *size == 16_000 && (ratio / AT_16_KB - 1.0).abs() > NEAR;
         all.fault(
@@ -411,12 +364,11 @@ fn overhead(column: Column<'_>) -> Found {
             format!("{way} at 16 kB is not near {AT_16_KB}"),
         );
     }
-    let blocks = ratios(&|size| of("CoAP CON", size).filter(|_| size > 1024));
+    let mut blocks = ratios(&|size| column.bytes("coap-con", size, 0));
+    blocks.retain(|(size, _)| *size > 1024);
     if !blocks.is_empty() && is_known {
-        all.figure(format!(
-            "block-wise, which the study had not, stays at what a block costs: {}",
-            along(&blocks)
-        ));
+        let words = "block-wise, which the study had not, stays at what a block costs";
+        all.figure(format!("{words}: {}", along(&blocks)));
     }
     all.found("; ")
 }

@@ -1,7 +1,7 @@
 //! E2d: whether the client that chooses its protocol does as well as who knows beforehand which one is better: this project's
 //! bars, for each payload and delay that was run.
 
-use super::group::{Group, name, payload, stat};
+use super::group::{Group, name};
 use super::shape::{Evidence, Found, Shape};
 use crate::cell::{Cell, Row};
 use crate::e2d::plan::{ADAPTIVE, step_of};
@@ -44,15 +44,11 @@ pub struct Condition<'g> {
 pub fn conditions(groups: &[Group]) -> Vec<Condition<'_>> {
     let mut all: Vec<Condition<'_>> = Vec::new();
     for group in groups.iter().filter(|it| it.cell.experiment == "E2d") {
-        let named = |axis: &str| group.cell.axes.get(axis).cloned().unwrap_or_default();
-        let mut name = format!(
+        let name = format!(
             "{} B, {}",
-            payload(&group.cell).unwrap_or(0),
-            named("delay")
+            group.payload().unwrap_or(0),
+            group.axis("delay")
         );
-        if group.cell.axes.contains_key("clients") {
-            name += ", one client";
-        }
         match all.iter_mut().find(|condition| condition.name == name) {
             Some(condition) => condition.groups.push(group),
             None => all.push(Condition {
@@ -94,18 +90,15 @@ impl Condition<'_> {
         if mqtt.len() != adaptive.len() || coap.len() != adaptive.len() {
             return None;
         }
-        let best: f64 = mqtt
-            .iter()
-            .zip(&coap)
-            .map(|(one, other)| one.min(*other))
-            .sum();
+        let both = mqtt.iter().zip(&coap);
+        let best: f64 = both.map(|(one, other)| one.min(*other)).sum();
         // The steps of a course are written together, so the n-th rows of all steps are of one course.
         let repeats = adaptive.iter().map(|step| step.rows.len()).min()?;
         let of_repeat = |repeat: usize| {
             let costs = adaptive.iter().map(|step| cost(step.rows.get(repeat)?));
             Some(costs.sum::<Option<f64>>()? / best - 1.0)
         };
-        stat(&(0..repeats).filter_map(of_repeat).collect::<Vec<f64>>())
+        Stat::of(&(0..repeats).filter_map(of_repeat).collect::<Vec<f64>>())
     }
 }
 
@@ -126,8 +119,8 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     ]
 }
 
-/// What is found of each condition: figures, and why it is above the bar or not known to be below it.
-type Findings = (String, Option<String>, Option<String>);
+/// What is found of a condition: figures, whether they are as the bar has them, and words for no and for not known.
+type Findings = (String, Option<bool>, String);
 
 fn judged<'c>(
     conditions: &'c [Condition<'_>],
@@ -135,13 +128,11 @@ fn judged<'c>(
 ) -> Found {
     let mut all = Evidence::default();
     for condition in conditions {
-        let Some((found, fault, unknown)) = of(condition) else {
-            continue;
-        };
-        let named = |words: String| format!("{}: {words}", condition.name);
-        all.figure(named(found));
-        fault.into_iter().for_each(|it| all.fault(true, named(it)));
-        unknown.into_iter().for_each(|it| all.open(named(it)));
+        if let Some((figures, holds, words)) = of(condition) {
+            let words = format!("{}: {words}", condition.name);
+            all.figure(format!("{}: {figures}", condition.name));
+            all.compared(holds, words.clone(), words);
+        }
     }
     all.found("; ")
 }
@@ -152,29 +143,33 @@ fn sum<'g>(groups: impl Iterator<Item = &'g Group>, of: fn(&Row) -> u64) -> u64 
 
 fn delivered(conditions: &[Condition<'_>]) -> Found {
     judged(conditions, |condition| {
-        let (mut figures, mut is_fault) = (Vec::new(), false);
+        let (mut figures, mut are_all) = (Vec::new(), true);
         for way in ["MQTT", "CoAP"] {
             let of = |of| sum(condition.of(way).into_iter(), of);
             let (came, all) = (of(|row| row.delivered), of(|row| row.intended));
             if all > 0 {
                 figures.push(format!("{way} {came} of {all}"));
-                is_fault |= came < all;
+                are_all &= came >= all;
             }
         }
-        let fault = is_fault.then(|| "messages are missing".to_owned());
-        (!figures.is_empty()).then(|| (figures.join(", "), fault, None))
+        let missing = "messages are missing".to_owned();
+        (!figures.is_empty()).then(|| (figures.join(", "), Some(are_all), missing))
     })
 }
 
 fn regretted(conditions: &[Condition<'_>], (goal, _, cost): (&str, &str, Cost)) -> Found {
     judged(conditions, |condition| {
         let regret = condition.regret(goal, cost)?.times(100.0);
-        let is_above = regret.mean > REGRET_MAX;
+        let figures = format!("{} %", regret.spread());
         let reaches = regret.mean + regret.half;
-        let open = (!is_above && reaches > REGRET_MAX)
-            .then(|| format!("the interval of the repeats reaches {} %", short(reaches)));
-        let fault = is_above.then(|| format!("above {REGRET_MAX} %"));
-        Some((format!("{} %", regret.spread()), fault, open))
+        Some(match (regret.mean > REGRET_MAX, reaches > REGRET_MAX) {
+            (true, _) => (figures, Some(false), format!("above {REGRET_MAX} %")),
+            (false, false) => (figures, Some(true), String::new()),
+            (false, true) => {
+                let words = "the interval of the repeats reaches";
+                (figures, None, format!("{words} {} %", short(reaches)))
+            }
+        })
     })
 }
 
@@ -185,12 +180,10 @@ fn switches(conditions: &[Condition<'_>]) -> Found {
             condition.of_adaptive().filter_map(of).reduce(f64::max)
         };
         let (publisher, subscriber) = (most("publisher_switches")?, most("subscriber_switches")?);
-        let is_above = publisher.max(subscriber) > SWITCHES_MAX;
-        let fault = is_above.then(|| format!("more than {SWITCHES_MAX} in a step"));
         Some((
             format!("publisher {publisher}, subscriber {subscriber}"),
-            fault,
-            None,
+            Some(publisher.max(subscriber) <= SWITCHES_MAX),
+            format!("more than {SWITCHES_MAX} in a step"),
         ))
     })
 }
@@ -199,19 +192,11 @@ fn kept(conditions: &[Condition<'_>]) -> Found {
     judged(conditions, |condition| {
         let of = |of| sum(condition.of_adaptive(), of);
         let all = of(|row| row.intended);
-        let [lost, again, overtaken] = [
-            |row: &Row| row.lost,
-            |row: &Row| row.duplicates,
-            |row: &Row| row.reordered,
-        ]
-        .map(of);
-        let fault = (lost + again + overtaken > 0)
-            .then(|| format!("{lost} lost, {again} repeated, {overtaken} out of order"));
-        (all > 0).then(|| {
-            let figures =
-                format!("of {all}, {lost} lost, {again} repeated, {overtaken} out of order");
-            (figures, fault, None)
-        })
+        let (lost, again) = (of(|row| row.lost), of(|row| row.duplicates));
+        let overtaken = of(|row| row.reordered);
+        let words = format!("{lost} lost, {again} repeated, {overtaken} out of order");
+        let is_kept = lost + again + overtaken == 0;
+        (all > 0).then(|| (format!("of {all}, {words}"), Some(is_kept), words))
     })
 }
 

@@ -5,15 +5,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::collections::BTreeMap;
 
-use crate::cell::{Protocol, Row};
+use crate::cell::Protocol;
 use crate::report::stat::{Stat, short};
-use crate::studies::group::{Group, name, way};
+use crate::studies::group::{Group, find, has, name, way};
 use crate::studies::shape::{Evidence, Found, Shape};
 
 /// Bits a second of the study's network.
-pub const LINK_BITS: u64 = 95_000_000;
+const LINK_BITS: u64 = 95_000_000;
 const LINK_MBIT: f64 = LINK_BITS as f64 * 1e-6;
 
 // Policies of E3d.
@@ -43,37 +43,26 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     let both = |id, judge: fn(&[Group], &str) -> Found, baseline| {
         Shape::of(id, judge(groups, baseline), judge(groups, OURS))
     };
+    let throttled = quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25);
+    let seldom = quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1);
+    let no_throttle = not_built("Cyclone DDS has no AutoThrottle");
+    let no_heartbeat = not_built("MQTT has no heartbeats for data");
+    let no_limit = not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample");
+    let no_priority =
+        not_built("Cyclone DDS hands Transport_Priority to the network, which has one queue here");
     vec![
         both("S3.1", small_floods, "mosquitto"),
         both("S3.2", whole_link, PEERS),
         both("S3.3", sevenths, OTHERS),
         both("S3.4", multicast, CYCLONE),
         both("S3.5", batches, CYCLONE),
-        Shape::of(
-            "S3.6",
-            not_built("Cyclone DDS has no AutoThrottle"),
-            quicker_than_the_base(groups, (OURS, THROTTLE, 1), 0.25),
-        ),
+        Shape::of("S3.6", no_throttle, throttled),
         both("S3.7", periodic_p90, OTHERS),
         both("S3.8", neighbours, "mosquitto"),
-        Shape::of(
-            "C, heartbeat",
-            quicker_than_the_base(groups, (CYCLONE, SLOW, 7), 0.1),
-            not_built("MQTT has no heartbeats for data"),
-        ),
-        Shape::of(
-            "C, rate limit",
-            not_built("Cyclone DDS 0.10 takes TIME_BASED_FILTER and delivers every sample"),
-            limited(groups),
-        ),
+        Shape::of("C, heartbeat", seldom, no_heartbeat),
+        Shape::of("C, rate limit", no_limit, limited(groups)),
         both("C, lifespan", never_older, "mosquitto"),
-        Shape::of(
-            "C, priority",
-            not_built(
-                "Cyclone DDS hands Transport_Priority to the network, which has one queue here",
-            ),
-            first_beside_others(groups),
-        ),
+        Shape::of("C, priority", no_priority, first_beside_others(groups)),
     ]
 }
 
@@ -90,36 +79,34 @@ fn is_in(column: &str, group: &Group) -> bool {
     }
 }
 
+fn all<'g>(groups: &'g [Group], words: String) -> impl Iterator<Item = &'g Group> {
+    groups.iter().filter(move |it| has(&it.cell, &words))
+}
+
+/// Cells of a policy with so many subscribers.
 fn e3d<'g>(
     groups: &'g [Group],
-    system: &'g str,
-    policy: &'g str,
+    system: &str,
+    policy: &str,
     fan_out: u32,
 ) -> impl Iterator<Item = &'g Group> {
-    groups.iter().filter(move |group| {
-        (group.cell.experiment.as_str(), group.cell.fan_out) == ("E3d", fan_out)
-            && group.is_at(&[("system", system), ("policy", policy)])
-    })
+    all(groups, format!("E3d {system} {policy} 1-{fan_out}"))
 }
 
 /// Pairs of what a policy and the base gave at a size.
 fn beside_base<'g>(
     groups: &'g [Group],
-    system: &'g str,
-    policy: &'g str,
-    fan_out: u32,
+    (system, policy, fan_out): (&str, &str, u32),
 ) -> Vec<(u32, &'g Group, &'g Group)> {
     // Ours has several bases, which are published in different ways.
     let pair = |with: &'g Group| {
-        let same = |base: &&Group| {
-            (base.payload(), base.cell.publish) == (with.payload(), with.cell.publish)
-        };
-        let base = e3d(groups, system, BASE, fan_out).find(same)?;
+        let of = |it: &Group| (it.payload(), it.cell.publish);
+        let mut bases = e3d(groups, system, BASE, fan_out);
+        let base = bases.find(|base| of(base) == of(with))?;
         Some((with.payload()?, with, base))
     };
-    let mut pairs: Vec<_> = e3d(groups, system, policy, fan_out)
-        .filter_map(pair)
-        .collect();
+    let with = e3d(groups, system, policy, fan_out);
+    let mut pairs: Vec<_> = with.filter_map(pair).collect();
     pairs.sort_by_key(|(size, ..)| *size);
     pairs
 }
@@ -150,21 +137,42 @@ fn whole_link(groups: &[Group], column: &str) -> Found {
         let rate = group.mbit()?;
         let words = format!("{} {size} B {rate} Mbit/s", name(protocol));
         // The statement is about DDS; ZeroMQ did not reach it in the study.
-        Some((
-            words,
-            rate.mean < 0.9 * LINK_MBIT && protocol == Protocol::Dds,
-        ))
+        let is_fault = protocol == Protocol::Dds && rate.mean < 0.9 * LINK_MBIT;
+        Some((words, is_fault))
     };
-    told(floods(groups, "1-1").filter_map(line), "; ")
+    told(all(groups, "E3a 1-1".to_owned()).filter_map(line), "; ")
 }
 
-/// A policy of a system beside its base: throughput with it, and how many times that of the base, have to be as `is_fault`
-/// has it for a size.
-fn times_the_base(
-    groups: &[Group],
-    (system, policy, fan_out): (&str, &str, u32),
-    is_fault: fn(u32, f64, f64) -> bool,
-) -> Found {
+/// A copy for all beside a copy for each. Where it is not enough, how busy the machine was says whether the link was the limit.
+fn multicast(groups: &[Group], system: &str) -> Found {
+    let mut lines = Vec::new();
+    for policy in [MULTICAST, REPAIRED, BOTH] {
+        for (size, with, base) in beside_base(groups, (system, policy, 7)) {
+            let busy = with.stat(|row| Some((row.cpu_broker_s + row.cpu_client_s) / row.seconds));
+            let all = (with.mbit(), base.mbit(), with.delivered_percent(), busy);
+            let (Some(rate), Some(usual), Some(came), Some(busy)) = all else {
+                continue;
+            };
+            let times = rate.mean / usual.mean;
+            let words = format!(
+                "{policy}, {size} B: {rate} against {usual} Mbit/s, {} times, {came} % came, {busy} cores busy",
+                short(times)
+            );
+            let is_slow = size >= 4096 && rate.mean < 0.5 * LINK_MBIT;
+            lines.push((words, is_slow || (size <= 1024 && times < 3.0)));
+        }
+    }
+    let known = beside_base(groups, (system, MULTICAST, 7));
+    let mut all = Evidence::default();
+    for (name, sizes) in [("64 B", 64..65), ("a large payload", 4096..u32::MAX)] {
+        if !known.iter().any(|(size, ..)| sizes.contains(size)) {
+            all.missing(name);
+        }
+    }
+    held(all, lines.into_iter(), "; ")
+}
+
+fn batches(groups: &[Group], system: &str) -> Found {
     let line = |(size, with, base): (u32, &Group, &Group)| {
         let (with, base) = (with.mbit()?, base.mbit()?);
         let times = with.mean / base.mean;
@@ -172,55 +180,15 @@ fn times_the_base(
             "{size} B: {with} against {base} Mbit/s, {} times",
             short(times)
         );
-        Some((words, is_fault(size, with.mean, times)))
+        let is_other = size >= 4096 && (times - 1.0).abs() > 0.05;
+        Some((words, is_other || (size < 1024 && times < 1.2)))
     };
-    let pairs = beside_base(groups, system, policy, fan_out);
+    let pairs = beside_base(groups, (system, BATCHES, 1));
     told(pairs.into_iter().filter_map(line), "; ")
 }
 
-/// A copy for all beside a copy for each. Where it is not enough, how busy the machine was says whether the link was the limit.
-fn multicast(groups: &[Group], system: &str) -> Found {
-    let of = |policy: &'static str| {
-        let pairs = beside_base(groups, system, policy, 7);
-        pairs.into_iter().map(move |pair| (policy, pair))
-    };
-    let line = |(policy, (size, with, base)): (&str, (u32, &Group, &Group))| {
-        let (rate, usual) = (with.mbit()?, base.mbit()?);
-        let times = rate.mean / usual.mean;
-        let came = with.delivered_percent()?;
-        let busy = with.stat(|row| Some((row.cpu_broker_s + row.cpu_client_s) / row.seconds))?;
-        let words = format!(
-            "{policy}, {size} B: {rate} against {usual} Mbit/s, {} times, {came} % came, {busy} cores busy",
-            short(times)
-        );
-        let is_fault =
-            (size <= 1024 && times < 3.0) || (size >= 4096 && rate.mean < 0.5 * LINK_MBIT);
-        Some((words, is_fault))
-    };
-    let lines = [MULTICAST, REPAIRED, BOTH].into_iter().flat_map(of);
-    let known: Vec<u32> = of(MULTICAST).map(|(_, (size, ..))| size).collect();
-    let has = |sizes: Range<u32>| known.iter().any(|size| sizes.contains(size));
-    let mut all = Evidence::default();
-    for (name, sizes) in [("64 B", 64..65), ("a large payload", 4096..u32::MAX)] {
-        if !has(sizes) {
-            all.missing(name);
-        }
-    }
-    held(all, lines.filter_map(line), "; ")
-}
-
-fn batches(groups: &[Group], system: &str) -> Found {
-    times_the_base(groups, (system, BATCHES, 1), |size, _, times| {
-        (size < 1024 && times < 1.2) || (size >= 4096 && (times - 1.0).abs() > 0.05)
-    })
-}
-
 /// A policy that has to make latencies shorter, and may cost so large a part of the throughput.
-fn quicker_than_the_base(
-    groups: &[Group],
-    (system, policy, fan_out): (&str, &str, u32),
-    cost_max: f64,
-) -> Found {
+fn quicker_than_the_base(groups: &[Group], policy: (&str, &str, u32), cost_max: f64) -> Found {
     let line = |(size, with, base): (u32, &Group, &Group)| {
         let (latency, usual) = (with.mean_ms()?, base.mean_ms()?);
         let (rate, usual_rate) = (with.mbit()?, base.mbit()?);
@@ -229,7 +197,7 @@ fn quicker_than_the_base(
         let is_dear = rate.mean < (1.0 - cost_max) * usual_rate.mean;
         Some((words, latency.mean >= usual.mean || is_dear))
     };
-    let pairs = beside_base(groups, system, policy, fan_out);
+    let pairs = beside_base(groups, policy);
     told(pairs.into_iter().filter_map(line), "; ")
 }
 
@@ -246,24 +214,19 @@ fn limited(groups: &[Group]) -> Found {
 /// How old the oldest message was that came, and how many did not.
 fn never_older(groups: &[Group], system: &str) -> Found {
     let words = |group: &Group| {
-        let oldest = group.stat(|row| Some(row.response.max * 1e-3))?;
+        let oldest = group.stat(|row| Some(row.response.max * 1e-3))?.mean;
         let came = group.delivered_percent()?;
-        Some((
-            format!("{came} % came, the oldest after {} ms", short(oldest.mean)),
-            oldest.mean > f64::from(LIFESPAN_MS) + QUEUES_MS,
-        ))
+        let words = format!("{came} % came, the oldest after {} ms", short(oldest));
+        Some((words, oldest > f64::from(LIFESPAN_MS) + QUEUES_MS))
     };
-    let mut pairs = beside_base(groups, system, LIFESPAN, 7).into_iter();
-    let base = pairs.find_map(|(.., base)| words(base));
+    let pairs = beside_base(groups, (system, LIFESPAN, 7));
+    let base = pairs.iter().find_map(|(.., base)| words(base));
     let with = e3d(groups, system, LIFESPAN, 7).filter_map(words);
-    let found = told(with, "; ");
-    match base {
-        Some((base, _)) if found != Found::nothing() => Found {
-            figures: format!("{}; without: {base}", found.figures),
-            ..found
-        },
-        _ => found,
+    let mut found = told(with, "; ");
+    if let Some((base, _)) = base.filter(|_| found != Found::nothing()) {
+        found.figures += &format!("; without: {base}");
     }
+    found
 }
 
 /// What has left the broker waits in buffers of TCP and of the link, at a seventh of its rate.
@@ -278,14 +241,8 @@ fn first_beside_others(groups: &[Group]) -> Found {
         };
         let (alone, beside) = (ms("before")?, ms("during")?);
         let times = beside.mean / alone.mean;
-        let (policy, size) = (
-            group.cell.axes.get("policy")?,
-            group.cell.axes.get("beside")?,
-        );
-        let words = format!(
-            "{policy} beside {size}: {beside} against {alone} ms, {} times",
-            short(times)
-        );
+        let (policy, size, more) = (group.axis("policy"), group.axis("beside"), short(times));
+        let words = format!("{policy} beside {size}: {beside} against {alone} ms, {more} times");
         Some((words, policy != BASE && times > 3.0))
     };
     let of = |policy| e3d(groups, OURS, policy, 2);
@@ -293,126 +250,83 @@ fn first_beside_others(groups: &[Group]) -> Found {
     told(all.filter_map(line), "; ")
 }
 
-/// What a broker's steady flow feels of a neighbour, beside what peers' does.
+/// What a broker's steady flow feels of a neighbour, beside what peers' does. The study's DDS was reliable; the other protocols
+/// have one quality here.
 fn neighbours(groups: &[Group], broker: &str) -> Found {
-    let of = |system: &str, protocol: Protocol, size: u32, what: &str| {
-        let group = groups.iter().find(|group| {
-            group.cell.experiment == "E3c"
-                && group.cell.system == system
-                && group.cell.publish.protocol == protocol
-                // The study's DDS was reliable; the other protocols have one quality here.
-                && group.cell.publish.qos == u8::from(protocol == Protocol::Dds)
-                && group.payload() == Some(size)
-        })?;
-        group.stat(|row: &Row| row.more.get(what).copied())
-    };
     let (mut all, mut missing) = (Evidence::default(), Vec::new());
     for size in [64, 512, 1024, 2048, 16_384, 32_768] {
-        let known: Vec<(&str, Stat, String)> = [
-            (broker, Protocol::Mqtt),
-            ("cyclonedds", Protocol::Dds),
-            ("zmq-peers", Protocol::Zmtp),
-        ]
-        .into_iter()
-        .filter_map(|(system, protocol)| {
-            let sd = of(system, protocol, size, "during_burst_sd_us")?;
-            let before = of(system, protocol, size, "before_burst_sd_us");
-            let recovery = of(system, protocol, size, "recovery_ms");
-            let recovery = recovery.map_or("not within the trial".to_owned(), |ms| {
-                format!("{} ms", short(ms.mean))
-            });
-            let words = format!(
-                "{} sd {} us (before {}; as before after {recovery})",
-                name(protocol),
-                short(sd.mean),
-                before.map_or("-".to_owned(), |before| short(before.mean))
+        let of = |who: &str| -> Option<(Stat, String)> {
+            let group = find(groups, &format!("E3c {who} {size}"))?;
+            let sd = group.more("during_burst_sd_us")?;
+            let before = group.more("before_burst_sd_us");
+            let before = before.map_or("-".to_owned(), |before| short(before.mean));
+            let recovery = group.more("recovery_ms").map_or_else(
+                || "not within the trial".to_owned(),
+                |ms| format!("{} ms", short(ms.mean)),
             );
-            Some((name(protocol), sd, words))
-        })
-        .collect();
-        let words: Vec<&str> = known.iter().map(|(.., words)| words.as_str()).collect();
-        let [(_, mqtt, _), peers @ ..] = known.as_slice() else {
+            let (protocol, us) = (name(group.cell.publish.protocol), short(sd.mean));
+            let words =
+                format!("{protocol} sd {us} us (before {before}; as before after {recovery})");
+            Some((sd, words))
+        };
+        let peers = [("DDS", "cyclonedds dds-q1"), ("ZMTP", "zmq-peers zmtp-q0")]
+            .map(|(protocol, who)| (protocol, of(who)));
+        let Some((mqtt, words)) = of(&format!("{broker} mqtt-q0")) else {
             continue;
         };
-        if known
-            .first()
-            .is_none_or(|(who, ..)| *who != name(Protocol::Mqtt))
-            || peers.is_empty()
-        {
+        if peers.iter().all(|(_, found)| found.is_none()) {
             continue;
         }
-        for (who, sd, _) in peers {
-            let words = format!(
-                "{size} B: MQTT's {} is not above {who}'s {}",
-                short(mqtt.mean),
-                short(sd.mean)
-            );
+        let mut figures = vec![words];
+        for (who, found) in peers {
+            let Some((sd, words)) = found else {
+                missing.push(format!("without {who} at {size} B"));
+                continue;
+            };
+            figures.push(words);
+            let (us, least) = (short(mqtt.mean), short(sd.mean));
+            let words = format!("{size} B: MQTT's {us} is not above {who}'s {least}");
             let open = format!("{words} beyond the intervals");
-            all.compared(mqtt.exceeds(sd), words, open);
+            all.compared(mqtt.exceeds(&sd), words, open);
         }
-        for protocol in [Protocol::Dds, Protocol::Zmtp].map(name) {
-            if known.iter().all(|(who, ..)| *who != protocol) {
-                missing.push(format!("without {protocol} at {size} B"));
-            }
-        }
-        all.figure(format!("{size} B: {}", words.join(", ")));
+        all.figure(format!("{size} B: {}", figures.join(", ")));
     }
     let found = all.found("; ");
-    if missing.is_empty() {
-        found
-    } else {
-        found.under(missing.join(", "))
+    match missing.is_empty() {
+        true => found,
+        false => found.under(missing.join(", ")),
     }
-}
-
-fn floods<'g>(groups: &'g [Group], topology: &'g str) -> impl Iterator<Item = &'g Group> {
-    groups
-        .iter()
-        .filter(move |group| group.cell.experiment == "E3a" && group.axis("topology") == topology)
 }
 
 fn small_floods(groups: &[Group], system: &str) -> Found {
-    let rate = |system: &str, protocol: Protocol, qos: u8, size: u32| {
-        let group = floods(groups, "1-1").find(|group| {
-            group.cell.system == system
-                && (group.cell.publish.protocol, group.cell.publish.qos) == (protocol, qos)
-                && group.payload() == Some(size)
-        })?;
-        Some(group.mbit()?.mean)
-    };
     let (mut all, mut is_proxied) = (Evidence::default(), false);
     for size in [64, 128, 256, 512] {
+        let rate = |who: &str| Some(find(groups, &format!("E3a 1-1 {who} {size}"))?.mbit()?.mean);
         // Results from before there were peers have the proxy only.
-        let proxied = rate("zmq-proxy", Protocol::Zmtp, 0, size);
-        let peers = rate("zmq-peers", Protocol::Zmtp, 0, size);
+        let (proxied, peers) = (rate("zmq-proxy zmtp-q0"), rate("zmq-peers zmtp-q0"));
         is_proxied |= peers.is_none() && proxied.is_some();
-        let (Some(zmtp), Some(mqtt)) = (peers.or(proxied), rate(system, Protocol::Mqtt, 2, size))
-        else {
+        let mqtt = rate(&format!("{system} mqtt-q2-w1"));
+        let (Some(zmtp), Some(mqtt)) = (peers.or(proxied), mqtt) else {
             continue;
         };
         let ratio = zmtp / mqtt;
-        let mut words = format!(
-            "{size} B: ZMTP {}, MQTT {} Mbit/s: {} times",
-            short(zmtp),
-            short(mqtt),
-            short(ratio)
-        );
-        if let Some(qos0) = rate(system, Protocol::Mqtt, 0, size) {
-            words.push_str(&format!(" ({} times MQTT QoS 0)", short(zmtp / qos0)));
+        let [rates, more] = [[zmtp, mqtt].map(short).join(", MQTT "), short(ratio)];
+        let mut words = format!("{size} B: ZMTP {rates} Mbit/s: {more} times");
+        if let Some(qos0) = rate(&format!("{system} mqtt-q0")) {
+            words += &format!(" ({} times MQTT QoS 0)", short(zmtp / qos0));
         }
-        if let Some(dds) = rate("cyclonedds", Protocol::Dds, 1, size) {
-            words.push_str(&format!(", DDS {} Mbit/s", short(dds)));
+        if let Some(dds) = rate("cyclonedds dds-q1") {
+            words += &format!(", DDS {} Mbit/s", short(dds));
             let is_ordered = zmtp > dds && dds > mqtt;
             all.fault(!is_ordered, format!("the order is another one at {size} B"));
         }
         all.fault(ratio < 5.0, format!("less than 5 times at {size} B"));
         all.figure(words);
     }
+    let found = all.found("; ");
     match is_proxied {
-        true => all
-            .found("; ")
-            .under("without peers; ZMTP goes through libzmq's proxy"),
-        false => all.found("; "),
+        true => found.under("without peers; ZMTP goes through libzmq's proxy"),
+        false => found,
     }
 }
 
@@ -420,48 +334,35 @@ fn sevenths(groups: &[Group], column: &str) -> Found {
     let line = |group: &Group| {
         let is_it = is_in(column, group) && group.cell.publish.window != 1;
         let size = group.payload().filter(|size| is_it && *size >= 16_384)?;
-        let rate = group.mbit()?;
+        let (rate, system) = (group.mbit()?, &group.cell.system);
         let words = format!(
-            "{} {} {size} B: {rate} Mbit/s",
-            group.cell.system,
-            way(&group.cell.publish),
+            "{system} {} {size} B: {rate} Mbit/s",
+            way(&group.cell.publish)
         );
         Some((words, (rate.mean / (LINK_MBIT / 7.0) - 1.0).abs() > 0.1))
     };
-    told(floods(groups, "1-7").filter_map(line), ", ").under(
+    told(all(groups, "E3a 1-7".to_owned()).filter_map(line), ", ").under(
         "where there is a broker, all subscribers share its link, as they shared the publisher's",
     )
 }
 
 fn periodic_p90(groups: &[Group], column: &str) -> Found {
-    let all: Vec<&Group> = groups
-        .iter()
-        .filter(|group| group.cell.experiment == "E3b" && is_in(column, group))
-        .collect();
-    let mut systems: Vec<(&str, Protocol)> = all
-        .iter()
-        .map(|group| (group.cell.system.as_str(), group.cell.publish.protocol))
-        .collect();
-    systems.sort_unstable();
-    systems.dedup();
-    let places = systems
-        .into_iter()
-        .flat_map(|who| [64, 2048].map(|size| (who, size)));
-    let line = |((system, protocol), size): ((&str, Protocol), u32)| {
-        let is_it = |group: &&&Group| {
-            (group.cell.system.as_str(), group.cell.publish.protocol) == (system, protocol)
-                && group.payload() == Some(size)
-        };
-        let p90 = |group: &&Group| Some(group.stat(|row| Some(row.response.p90))?.mean);
-        let p90: Vec<f64> = all.iter().filter(is_it).filter_map(p90).collect();
-        let spread =
-            p90.iter().copied().fold(0.0, f64::max) / p90.iter().copied().fold(f64::MAX, f64::min);
-        let words = format!(
-            "{system} {} {size} B: {} times",
-            name(protocol),
-            short(spread)
-        );
-        (p90.len() > 1).then_some((words, spread > 1.5))
+    let mut places: BTreeMap<(&str, Protocol, u32), Vec<f64>> = BTreeMap::new();
+    for group in all(groups, "E3b".to_owned()).filter(|group| is_in(column, group)) {
+        let (cell, size) = (&group.cell, group.payload().unwrap_or_default());
+        let place = (cell.system.as_str(), cell.publish.protocol, size);
+        let p90 = group.stat(|row| Some(row.response.p90));
+        let p90 = p90.filter(|_| [64, 2048].contains(&size));
+        places
+            .entry(place)
+            .or_default()
+            .extend(p90.map(|it| it.mean));
+    }
+    let line = |((system, protocol, size), p90): (&(&str, Protocol, u32), &Vec<f64>)| {
+        let range = Stat::of(p90).filter(|it| it.count > 1)?.range;
+        let (protocol, times) = (name(*protocol), range.1 / range.0);
+        let words = format!("{system} {protocol} {size} B: {} times", short(times));
+        Some((words, times > 1.5))
     };
-    told(places.filter_map(line), ", ")
+    told(places.iter().filter_map(line), ", ")
 }

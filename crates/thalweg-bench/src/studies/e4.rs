@@ -1,13 +1,11 @@
 //! E4: one device that publishes and receives its own messages, over MQTT, AMQP and STOMP (study D).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::group::{Group, client, name};
+use super::group::{Group, client, find, has, name};
 use super::shape::{Evidence, Found, Shape};
-use crate::cell::{Driver, Protocol, Row};
+use crate::cell::{Protocol, Row};
 use crate::report::stat::{Stat, short};
-
-const PROTOCOLS: [Protocol; 3] = [Protocol::Mqtt, Protocol::Amqp, Protocol::Stomp];
 
 /// What became of S4.1 to S4.4.
 pub fn shapes(groups: &[Group]) -> Vec<Shape> {
@@ -22,36 +20,39 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
     ]
 }
 
-fn of_size<'g>(
+const CLIENTS: [&str; 2] = ["common-client", "stock-client"];
+const PROTOCOLS: [&str; 3] = ["mqtt", "amqp", "stomp"];
+/// Quickest first, as the study has it.
+const ORDER: [&str; 3] = ["stomp", "mqtt", "amqp"];
+
+/// A figure of a system with a client, by protocol and size.
+fn e4a<'g>(
     groups: &'g [Group],
-    system: &str,
-    protocol: Protocol,
-    driver: Driver,
-    size: u32,
-) -> Option<&'g Group> {
-    groups.iter().find(|group| {
-        group.cell.experiment == "E4a"
-            && group.cell.system == system
-            && group.cell.publish.protocol == protocol
-            && group.cell.driver == driver
-            && group.payload() == Some(size)
-    })
+    system: &'g str,
+    client: &'g str,
+    of: fn(&Row) -> Option<f64>,
+) -> impl Fn(&str, u32) -> Option<Stat> + 'g {
+    move |protocol, size| {
+        let words = format!("E4a {system} {client} {protocol}-q1 {size}");
+        find(groups, &words)?.stat(of)
+    }
 }
 
 fn flat(groups: &[Group], system: &str) -> Found {
     let mut all = Evidence::default();
-    for driver in [Driver::Common, Driver::Stock] {
-        let median = |protocol, size| {
-            of_size(groups, system, protocol, driver, size)?.stat(|row| Some(row.response.p50))
-        };
-        let driven_by = client(driver);
+    for client in CLIENTS {
+        let median = e4a(groups, system, client, |row| Some(row.response.p50));
+        let driven_by = client.replace('-', " ");
         let mut order = Vec::new();
         for protocol in PROTOCOLS {
             let (Some(shorter), Some(longer)) = (median(protocol, 200), median(protocol, 1000))
             else {
                 continue;
             };
-            let (who, slope) = (name(protocol), 100.0 * (longer.mean / shorter.mean - 1.0));
+            let (who, slope) = (
+                protocol.to_uppercase(),
+                100.0 * (longer.mean / shorter.mean - 1.0),
+            );
             // Where repeats differ by that much, neither a small nor a large difference says anything.
             let grows = longer.exceeds(&shorter.times(1.0 + SLOPE_MAX));
             let words = format!("{who} with the {driven_by} grows by {slope:.0} %");
@@ -62,32 +63,22 @@ fn flat(groups: &[Group], system: &str) -> Found {
             all.figure(format!("{driven_by}: {}", ascending(order)));
         }
         let (mut sizes, mut held, mut against) = (0, 0, 0);
-        for size in sizes_of(groups, system, driver) {
-            let medians: Vec<Stat> = ORDER
-                .iter()
-                .filter_map(|protocol| median(*protocol, size))
-                .collect();
-            if medians.len() < ORDER.len() {
+        for size in sizes_of(groups, &format!("E4a {system} {client}")) {
+            let Some([first, second, third]) = each(|protocol| median(protocol, size)) else {
                 continue;
-            }
+            };
             sizes += 1;
-            held += usize::from(medians.is_sorted_by(|a, b| a.mean < b.mean));
-            against += usize::from(medians.windows(2).any(|pair| match pair {
-                [quicker, slower] => quicker.exceeds(slower) == Some(true),
-                _ => false,
-            }));
+            held += usize::from(first.mean < second.mean && second.mean < third.mean);
+            let is_against = |quicker: &Stat, slower| quicker.exceeds(slower) == Some(true);
+            against += usize::from(is_against(&first, &second) || is_against(&second, &third));
         }
         if sizes > 0 {
             let words =
                 format!("the study's order at {held} of {sizes} sizes with the {driven_by}");
             all.figure(words.clone());
-            let holds = match (against, sizes - held) {
-                (0, 0) => Some(true),
-                (0, _) => None,
-                (_, _) => Some(false),
-            };
+            let is_known = against > 0 || held == sizes;
             all.compared(
-                holds,
+                is_known.then_some(against == 0),
                 format!("{words}; another one beyond the intervals at {against}"),
                 format!("{words}, within the intervals"),
             );
@@ -96,21 +87,18 @@ fn flat(groups: &[Group], system: &str) -> Found {
     all.found("; ")
 }
 
-/// Quickest first, as the study has it.
-const ORDER: [Protocol; 3] = [Protocol::Stomp, Protocol::Mqtt, Protocol::Amqp];
 /// From the shortest payload to the longest.
 const SLOPE_MAX: f64 = 0.10;
 
-fn sizes_of(groups: &[Group], system: &str, driver: Driver) -> BTreeSet<u32> {
-    let is_of = |group: &&Group| {
-        let cell = &group.cell;
-        (cell.experiment.as_str(), cell.system.as_str(), cell.driver) == ("E4a", system, driver)
-    };
-    groups
-        .iter()
-        .filter(is_of)
-        .filter_map(Group::payload)
-        .collect()
+/// Of each protocol in the study's order; nothing if one lacks it.
+fn each(of: impl Fn(&str) -> Option<Stat>) -> Option<[Stat; 3]> {
+    let [first, second, third] = ORDER.map(of);
+    Some([first?, second?, third?])
+}
+
+fn sizes_of(groups: &[Group], words: &str) -> BTreeSet<u32> {
+    let groups = groups.iter().filter(|group| has(&group.cell, words));
+    groups.filter_map(Group::payload).collect()
 }
 
 /// A cost of a message; its name and unit.
@@ -129,65 +117,40 @@ const COSTS: [Cost; 3] = [
 ];
 
 fn frugal(groups: &[Group], system: &str) -> Found {
+    // What was measured of each protocol at each point, by experiment and client.
+    let mut points: BTreeMap<(&str, &str, String), BTreeMap<Protocol, &Group>> = BTreeMap::new();
+    for group in groups {
+        let cell = &group.cell;
+        if cell.experiment.starts_with("E4") && cell.system == system {
+            let point = (cell.experiment.as_str(), client(cell.driver), point(group));
+            let of = points.entry(point).or_default();
+            of.entry(cell.publish.protocol).or_insert(group);
+        }
+    }
     let (mut all, mut figures) = (Evidence::default(), Vec::new());
-    let is_it =
-        |group: &&Group| group.cell.experiment.starts_with("E4") && group.cell.system == system;
-    let place = |group: &Group| {
-        (
-            group.cell.experiment.clone(),
-            group.cell.driver,
-            point(group),
-        )
-    };
-    let mut points: Vec<(String, Driver, String)> =
-        groups.iter().filter(is_it).map(place).collect();
-    points.sort_by(|a, b| (&a.0, client(a.1), &a.2).cmp(&(&b.0, client(b.1), &b.2)));
-    points.dedup();
     let (mut held, mut seen) = (0, 0);
-    for (experiment, driver, at) in &points {
-        let of = |protocol: Protocol, cost: fn(&Row) -> Option<f64>| -> Option<Stat> {
-            let mut groups = groups.iter().filter(is_it);
-            let there = (experiment.clone(), *driver, at.clone());
-            let is_of =
-                |group: &&Group| group.cell.publish.protocol == protocol && place(group) == there;
-            groups.find(is_of)?.stat(cost)
-        };
+    for ((experiment, client, at), of) in &points {
         for (unit, cost) in COSTS {
-            let Some(mqtt) = of(Protocol::Mqtt, cost) else {
+            let stat = |protocol| of.get(&protocol)?.stat(cost);
+            let Some(mqtt) = stat(Protocol::Mqtt) else {
                 continue;
             };
-            let others: Vec<(Protocol, Stat)> = [Protocol::Amqp, Protocol::Stomp]
-                .into_iter()
-                .filter_map(|it| Some((it, of(it, cost)?)))
-                .collect();
-            for (other, stat) in &others {
+            let mut others = Vec::new();
+            for other in [Protocol::Amqp, Protocol::Stomp] {
+                let Some(stat) = stat(other) else { continue };
                 seen += 1;
-                let words = format!(
-                    "{at}, {}: MQTT {} {unit}, {} {}",
-                    client(*driver),
-                    short(mqtt.mean),
-                    name(*other),
-                    short(stat.mean)
-                );
+                let theirs = format!("{} {}", name(other), short(stat.mean));
+                let ours = short(mqtt.mean);
+                let words = format!("{at}, {client}: MQTT {ours} {unit}, {theirs}");
                 let is_held = mqtt.mean <= stat.mean * (1.0 + MARGIN);
                 held += usize::from(is_held);
-                let holds = match mqtt.exceeds(stat) {
-                    _ if is_held => Some(true),
-                    Some(true) => Some(false),
-                    _ => None,
-                };
-                all.weighed(holds, &words);
+                let is_above = mqtt.exceeds(&stat) == Some(true);
+                all.weighed((is_held || is_above).then_some(is_held), &words);
+                others.push(theirs);
             }
-            if (at.as_str(), *driver, experiment.as_str()) == ("1000 B", Driver::Common, "E4a") {
-                let words: Vec<String> = others
-                    .iter()
-                    .map(|(other, stat)| format!("{} {}", name(*other), short(stat.mean)))
-                    .collect();
-                figures.push(format!(
-                    "1000 B: MQTT {}, {} {unit}",
-                    short(mqtt.mean),
-                    words.join(", ")
-                ));
+            if (*experiment, *client, at.as_str()) == ("E4a", "common client", "1000 B") {
+                let (mqtt, others) = (short(mqtt.mean), others.join(", "));
+                figures.push(format!("1000 B: MQTT {mqtt}, {others} {unit}"));
             }
         }
     }
@@ -203,7 +166,7 @@ const MARGIN: f64 = 0.05;
 
 fn point(group: &Group) -> String {
     match group.cell.experiment.as_str() {
-        "E4b" => group.cell.axes.get("interval").cloned().unwrap_or_default(),
+        "E4b" => group.axis("interval").to_owned(),
         _ => format!("{} B", group.payload().unwrap_or_default()),
     }
 }
@@ -222,15 +185,16 @@ fn memory(groups: &[Group], system: &str) -> Found {
 /// An order that is reported and not checked.
 fn told(groups: &[Group], system: &str, unit: &str, of: fn(&Row) -> Option<f64>) -> Found {
     let mut figures = Vec::new();
-    for driver in [Driver::Common, Driver::Stock] {
+    for client in CLIENTS {
+        let of = e4a(groups, system, client, of);
         for size in [200, 1000] {
-            let stat = |protocol| {
-                let stat = of_size(groups, system, protocol, driver, size)?.stat(of)?;
-                Some((stat.mean, format!("{} {stat}", name(protocol))))
+            let stat = |protocol: &str| {
+                let stat = of(protocol, size)?;
+                Some((stat.mean, format!("{} {stat}", protocol.to_uppercase())))
             };
             let order: Vec<_> = PROTOCOLS.into_iter().filter_map(stat).collect();
             if order.len() > 1 {
-                let (client, order) = (client(driver), ascending(order));
+                let (client, order) = (client.replace('-', " "), ascending(order));
                 figures.push(format!("{client}, {size} B: {order} {unit}"));
             }
         }

@@ -1,8 +1,8 @@
 //! E5: what the thesis found of shared subscriptions, and whether it came out here: the statements S5.1 to S5.6, this
 //! project's bars for scenario 2, and the rows that are held against the limit.
 
-use super::group::Group;
-use super::shape::{Evidence, Found, Ruling, Shape};
+use super::group::{Group, find};
+use super::shape::{Evidence, Found, Shape};
 use crate::cell::Row;
 use crate::report::stat::{Stat, short};
 use crate::sim::rows;
@@ -39,23 +39,9 @@ pub const STEADY: [(&str, [[f64; 5]; 3]); 2] = [
     ),
 ];
 
-/// The repeats of a cell that count.
-pub fn find<'g>(
-    groups: &'g [Group],
-    part: &str,
-    scenario: &str,
-    point: &str,
-    strategy: &str,
-) -> Option<&'g Group> {
-    let wanted = [
-        ("part", part),
-        ("scenario", scenario),
-        ("point", point),
-        ("strategy", strategy),
-    ];
-    groups
-        .iter()
-        .find(|group| group.cell.experiment == "E5" && group.is_at(&wanted))
+/// A scenario of the thesis at its own period.
+pub fn core<'g>(groups: &'g [Group], scenario: &str, strategy: &str) -> Option<&'g Group> {
+    find(groups, &format!("E5 core {scenario} {POINT} {strategy}"))
 }
 
 impl Group {
@@ -68,10 +54,6 @@ impl Group {
     pub fn wait(&self) -> Option<Stat> {
         self.more("wait_mean_ms")
     }
-}
-
-fn core<'g>(groups: &'g [Group], scenario: &str, strategy: &str) -> Option<&'g Group> {
-    find(groups, "core", scenario, POINT, strategy)
 }
 
 fn wait(groups: &[Group], scenario: &str, strategy: &str) -> Option<Stat> {
@@ -100,7 +82,10 @@ pub fn shapes(groups: &[Group]) -> Vec<Shape> {
         shape("bar, silent", silent_bar(groups)),
     ];
     for condition in rows::CONDITIONS.iter() {
-        let group = find(groups, "bars", &condition.name, "", "adaptive");
+        let is_it = |group: &&Group| {
+            group.axis("part") == "bars" && group.axis("scenario") == condition.name
+        };
+        let group = groups.iter().find(is_it);
         shapes.extend(group.and_then(against_the_limit).map(|ours| Shape {
             id: &condition.name,
             what: "mean and 99 % of the response as multiples of the work-conserving limit",
@@ -125,27 +110,25 @@ fn judged<const N: usize>(figures: String, faults: [(bool, &str); N]) -> Option<
 fn equal_members(groups: &[Group]) -> Option<Found> {
     let of = |strategy| wait(groups, "S1", strategy);
     let (random, turn, score) = (of("random")?, of("round-robin")?, of("score")?);
+    let is_apart = (score.mean - turn.mean).abs() > 1.0;
+    let is_no_worse = random.mean < turn.mean + 10.0;
     judged(
         format!("random {random}, round-robin {turn}, score {score} ms"),
         [
-            (
-                (score.mean - turn.mean).abs() > 1.0,
-                "score and round-robin differ by more than 1 ms",
-            ),
-            (random.mean < turn.mean + 10.0, "chance is not 10 ms worse"),
+            (is_apart, "score and round-robin differ by more than 1 ms"),
+            (is_no_worse, "chance is not 10 ms worse"),
         ],
     )
 }
 
 fn uneven_members(groups: &[Group]) -> Option<Found> {
-    let turn = core(groups, "S2", "round-robin")?;
-    let (score, slow) = (
-        wait(groups, "S2", "score")?,
-        turn.more("member_2_steady_mean_ms")?,
-    );
-    let turn = turn.wait()?;
+    let turns = core(groups, "S2", "round-robin")?;
+    let (turn, slow) = (turns.wait()?, turns.more("member_2_steady_mean_ms")?);
+    let score = wait(groups, "S2", "score")?;
     let less = 100.0 * (1.0 - score.mean / turn.mean);
-    let off = |ours: f64, theirs: f64| (ours / theirs - 1.0).abs() > 0.1;
+    let is_off = |ours: Stat, theirs: f64| (ours.mean / theirs - 1.0).abs() > 0.1;
+    let turn_off = "the mean of round-robin is off by more than 10 %";
+    let slow_off = "the slow member's mean is off by more than 10 %";
     judged(
         format!(
             "round-robin {turn} ms, its slow member {slow} ms when steady; score {} ms: {less:.1} % less",
@@ -153,34 +136,23 @@ fn uneven_members(groups: &[Group]) -> Option<Found> {
         ),
         [
             (less < 95.0, "score is not 95 % below round-robin"),
-            (
-                off(turn.mean, 1492.3),
-                "the mean of round-robin is off by more than 10 %",
-            ),
-            (
-                off(slow.mean, 4664.1),
-                "the slow member's mean is off by more than 10 %",
-            ),
+            (is_off(turn, 1492.3), turn_off),
+            (is_off(slow, 4664.1), slow_off),
         ],
     )
 }
 
 fn steady_split(groups: &[Group]) -> Option<Found> {
-    let (score, turn) = (
-        core(groups, "S2", "score")?,
-        core(groups, "S2", "round-robin")?,
-    );
-    const COUNTS: [&str; 3] = [
-        "member_0_steady_count",
-        "member_1_steady_count",
-        "member_2_steady_count",
-    ];
+    let of = |strategy| core(groups, "S2", strategy);
+    let (score, turn) = (of("score")?, of("round-robin")?);
     let share = |member: usize| {
         score.stat(|row| {
-            let of = |name: &str| row.more.get(name).copied();
-            let [first, second, third] = COUNTS.map(of);
-            let all = first? + second? + third?;
-            Some(100.0 * of(COUNTS.get(member)?)? / all)
+            let of = |member| {
+                row.more
+                    .get(&format!("member_{member}_steady_count"))
+                    .copied()
+            };
+            Some(100.0 * of(member)? / (of(0)? + of(1)? + of(2)?))
         })
     };
     let shares = [share(0)?, share(1)?, share(2)?];
@@ -188,92 +160,72 @@ fn steady_split(groups: &[Group]) -> Option<Found> {
         (share.range.0 - goal).abs() > 3.0 || (share.range.1 - goal).abs() > 3.0
     };
     let penalty = |name| Some(score.more(name)?.mean - turn.more(name)?.mean);
-    let penalty = [
-        penalty("member_0_steady_mean_ms")?,
-        penalty("member_1_steady_mean_ms")?,
-    ];
+    let first = penalty("member_0_steady_mean_ms")?;
+    let second = penalty("member_1_steady_mean_ms")?;
     let slow = score.more("member_2_steady_mean_ms")?.mean;
     let longest = score.more("member_2_steady_greatest_ms")?;
+    let is_other = shares.iter().zip([40.0, 40.0, 20.0]).any(is_off);
+    let [one, two, three] = shares.map(|it| it.mean);
+    let pay = format!("{} and {}", short(first), short(second));
+    let waits = short(slow);
+    let too_slow = "the slow member waits for more than 60 ms on average";
+    let too_long = "the slow member's longest wait is above 120 ms";
     judged(
         format!(
-            "{:.1}/{:.1}/{:.1} %; the quick pay {} and {} ms; the slow waits {} ms, at most {longest}",
-            shares[0].mean,
-            shares[1].mean,
-            shares[2].mean,
-            short(penalty[0]),
-            short(penalty[1]),
-            short(slow),
+            "{one:.1}/{two:.1}/{three:.1} %; the quick pay {pay} ms; the slow waits {waits} ms, at most {longest}"
         ),
         [
+            (is_other, "shares are more than 3 points off"),
             (
-                shares.iter().zip([40.0, 40.0, 20.0]).any(is_off),
-                "shares are more than 3 points off",
-            ),
-            (
-                penalty.iter().any(|more| *more > 20.0),
+                first.max(second) > 20.0,
                 "a quick member pays more than 20 ms",
             ),
-            (
-                slow > 60.0,
-                "the slow member waits for more than 60 ms on average",
-            ),
-            (
-                longest.mean > 120.0,
-                "the slow member's longest wait is above 120 ms",
-            ),
+            (slow > 60.0, too_slow),
+            (longest.mean > 120.0, too_long),
         ],
     )
 }
 
 fn closed_form(groups: &[Group]) -> Option<Found> {
     let gap = core(groups, "S2", "round-robin")?.more("arithmetic_p99_ms")?;
+    let why = "the machine or the broker adds more than 2 ms";
     judged(
         format!("99 % of the messages within {gap} ms of it"),
-        [(
-            gap.mean > 2.0,
-            "the machine or the broker adds more than 2 ms",
-        )],
+        [(gap.mean > 2.0, why)],
     )
 }
 
 fn shorter_reports(groups: &[Group]) -> Option<Found> {
-    let intervals = ["5", "3", "1", "0.3", "0.1"];
-    let found = |every: &&str| {
-        let point = format!("every={every}s");
-        let group = find(groups, "report interval", "S2", &point, "score")?;
-        Some((
-            every.to_string(),
-            group.wait()?,
-            group.stat(report_bytes)?.mean,
-        ))
-    };
-    let stats: Vec<(String, Stat, f64)> = intervals.iter().filter_map(found).collect();
     let (mut all, mut beyond) = (Evidence::default(), Vec::new());
-    for pair in stats.windows(2) {
-        let [(longer, before, _), (shorter, after, part)] = pair else {
+    let mut last: Option<(&str, Stat)> = None;
+    let mut count = 0;
+    for every in ["5", "3", "1", "0.3", "0.1"] {
+        let group = find(groups, &format!("E5 S2 every={every}s score"));
+        let of = |group: &Group| Some((group.wait()?, group.stat(report_bytes)?.mean));
+        let Some((wait, part)) = group.and_then(of) else {
             continue;
         };
-        let slack = [before.half, after.half]
-            .into_iter()
-            .filter(|half| half.is_finite())
-            .fold(1.0, f64::max);
-        if after.mean > before.mean + slack {
-            let worse = format!("every {shorter} s is worse than every {longer} s");
-            match *part <= 0.01 {
-                true => all.fault(true, worse),
-                false => beyond.push(worse),
+        if let Some((longer, before)) = last {
+            let halves = [before.half, wait.half].into_iter();
+            let slack = halves.filter(|half| half.is_finite()).fold(1.0, f64::max);
+            if wait.mean > before.mean + slack {
+                let worse = format!("every {every} s is worse than every {longer} s");
+                match part <= 0.01 {
+                    true => all.fault(true, worse),
+                    false => beyond.push(worse),
+                }
             }
         }
-    }
-    for (every, wait, part) in &stats {
         all.figure(format!("{every} s {wait} ms ({:.1} %)", 100.0 * part));
+        last = Some((every, wait));
+        count += 1;
     }
     let found = all.found(", ");
-    (stats.len() > 1).then(|| match beyond.is_empty() {
-        true => found,
-        false => found.under(format!(
+    (count > 1).then(|| match beyond.as_slice() {
+        [] => found,
+        some => found.under(format!(
             "up to 1 % of the bytes; above that, {}",
-            beyond.join("; ")
+            some.join("; ")
         )),
     })
 }
@@ -287,24 +239,18 @@ fn report_bytes(row: &Row) -> Option<f64> {
 fn no_bad_start(groups: &[Group]) -> Option<Found> {
     let apart = |strategy| core(groups, "S2", strategy)?.more("apart_ms");
     let (score, adaptive) = (apart("score")?, apart("adaptive")?);
+    let why = "the equal members are more than 2 ms apart";
     judged(
         format!("adaptive {adaptive}, score {score} ms apart"),
-        [(
-            adaptive.mean > 2.0,
-            "the equal members are more than 2 ms apart",
-        )],
+        [(adaptive.mean > 2.0, why)],
     )
 }
 
 fn better_when_things_change(groups: &[Group]) -> Option<Found> {
-    let pair = |part: &str, scenario: &str, point: &str| {
-        let of = |strategy| find(groups, part, scenario, point, strategy)?.wait();
-        Some((of("score")?, of("adaptive")?))
-    };
-    let burst = pair("burst", "S2", "100 at once")?;
-    let slow = pair("slow-down", "S1", "25 to 100 ms for 5 s")?;
     let mut all = Evidence::default();
-    for (what, (score, adaptive)) in [("burst", burst), ("slow-down", slow)] {
+    for what in ["burst", "slow-down"] {
+        let of = |strategy| find(groups, &format!("E5 {what} {strategy}"))?.wait();
+        let (score, adaptive) = (of("score")?, of("adaptive")?);
         all.figure(format!("{what} {adaptive} against {score} ms"));
         all.compared(
             score.is_above(&adaptive),
@@ -320,35 +266,31 @@ fn silent(groups: &[Group]) -> Option<Found> {
         let in_turn = core(groups, "S2", strategy)?.more("in_turn")?;
         Some(in_turn.range.0 == 1.0)
     };
-    let (score, adaptive) = (turns("score+silent")?, turns("adaptive+silent")?);
-    let kept = |is_kept| match is_kept {
+    let both = [turns("score+silent")?, turns("adaptive+silent")?];
+    let [score, adaptive] = both.map(|is_kept| match is_kept {
         true => "every message in turn",
         false => "not in turn",
-    };
+    });
     judged(
-        format!("score {}, adaptive {}", kept(score), kept(adaptive)),
-        [(!score || !adaptive, "the order is not that of turns")],
+        format!("score {score}, adaptive {adaptive}"),
+        [(both != [true; 2], "the order is not that of turns")],
     )
 }
 
 /// Whether a mean wait is at most `bar`. Where its interval is not, the repeats do not tell.
 fn bar(groups: &[Group], strategy: &str, bar: f64) -> Option<Found> {
     let wait = wait(groups, "S2", strategy)?;
-    let above = match wait.half.is_finite() {
-        true => wait.mean + wait.half,
-        false => wait.mean,
-    };
-    let ruling = match wait.mean <= bar {
-        true if above <= bar => Ruling::Reproduced,
-        true => Ruling::NotJudged(format!(
-            "the interval of {} repeats reaches {} ms",
-            wait.count,
-            short(above)
-        )),
-        false => Ruling::Not(format!("above {bar} ms")),
-    };
-    let figures = format!("{} ms", wait.spread());
-    Some(Found { figures, ruling })
+    let half = Some(wait.half).filter(|half| half.is_finite());
+    let above = wait.mean + half.unwrap_or(0.0);
+    let reaches = format!("the interval of {} repeats reaches", wait.count);
+    let mut all = Evidence::default();
+    all.figure(format!("{} ms", wait.spread()));
+    all.compared(
+        (above <= bar || wait.mean > bar).then_some(above <= bar),
+        format!("above {bar} ms"),
+        format!("{reaches} {} ms", short(above)),
+    );
+    Some(all.found(""))
 }
 
 fn silent_bar(groups: &[Group]) -> Option<Found> {

@@ -4,7 +4,6 @@ use hdrhistogram::Histogram;
 
 use crate::cell::{Cell, Driver, Leg, Protocol, Row, Workload, valid};
 use crate::report::stat::Stat;
-use crate::report::stat::{half_interval, mean};
 
 /// The repeats of one cell that count.
 #[derive(Clone, Debug)]
@@ -38,6 +37,17 @@ pub fn groups(trials: &[(Cell, Row)]) -> Vec<Group> {
     groups
 }
 
+/// Whether a cell has all of these words: of its experiment, or on its axes.
+pub fn has(cell: &Cell, words: &str) -> bool {
+    let is_there = |word| cell.experiment == word || cell.axes.values().any(|it| it == word);
+    words.split(' ').all(is_there)
+}
+
+/// The first group whose cell has all of these words.
+pub fn find<'g>(groups: &'g [Group], words: &str) -> Option<&'g Group> {
+    groups.iter().find(|group| has(&group.cell, words))
+}
+
 /// What repeats of a cell have in common.
 pub fn name_of(cell: &Cell) -> String {
     let key = cell.key();
@@ -48,14 +58,8 @@ pub fn name_of(cell: &Cell) -> String {
 impl Group {
     /// The mean of something over the repeats that have it.
     pub fn stat(&self, of: impl Fn(&Row) -> Option<f64>) -> Option<Stat> {
-        stat(
-            &self
-                .rows
-                .iter()
-                .filter_map(of)
-                .filter(|value| value.is_finite())
-                .collect::<Vec<f64>>(),
-        )
+        let values = self.rows.iter().filter_map(of);
+        Stat::of(&values.filter(|it| it.is_finite()).collect::<Vec<f64>>())
     }
 
     /// Messages that reached a subscriber in each second of the measured phase, whenever they were sent: a broker that is
@@ -102,45 +106,22 @@ impl Group {
     /// Percent of the messages that came within so many microseconds: at least, and at most. Both are equal where the
     /// distribution was kept; else they are what the quantiles of the rows leave possible.
     pub fn percent_within(&self, us: f64) -> Option<(f64, f64)> {
-        if let Some(histogram) = self
-            .response
-            .as_ref()
-            .filter(|histogram| !histogram.is_empty())
-        {
+        if let Some(histogram) = self.response.as_ref().filter(|it| !it.is_empty()) {
             let percent = histogram.percentile_below((us * 1e3) as u64);
             return Some((percent, percent));
         }
-        let mut sums = (0.0, 0.0, 0.0);
-        for response in self
-            .rows
-            .iter()
-            .map(|row| &row.response)
-            .filter(|response| response.count > 0)
-        {
-            let known = [
-                (50.0, response.p50),
-                (90.0, response.p90),
-                (99.0, response.p99),
-                (99.9, response.p999),
-            ];
-            let known = known.into_iter().chain([(100.0, response.max)]);
-            let least = known
-                .clone()
-                .filter(|(_, at)| *at <= us)
-                .map(|(percent, _)| percent)
-                .fold(0.0, f64::max);
-            let most = known
-                .filter(|(_, at)| *at > us)
-                .map(|(percent, _)| percent)
-                .fold(100.0, f64::min);
-            let count = response.count as f64;
-            sums = (
-                sums.0 + count * least,
-                sums.1 + count * most,
-                sums.2 + count,
-            );
+        let (mut least, mut most, mut all) = (0.0, 0.0, 0.0);
+        let rows = self.rows.iter().map(|row| row.response);
+        for of in rows.filter(|it| it.count > 0) {
+            let percents = [0.0, 50.0, 90.0, 99.0, 99.9, 100.0];
+            let times = [of.p50, of.p90, of.p99, of.p999, of.max];
+            let at = times.partition_point(|time| *time <= us);
+            let count = of.count as f64;
+            least += count * percents[at];
+            most += count * percents[(at + 1).min(5)];
+            all += count;
         }
-        (sums.2 > 0.0).then(|| (sums.0 / sums.2, sums.1 / sums.2))
+        (all > 0.0).then(|| (least / all, most / all))
     }
 
     /// Which protocol with which reliability, as [`way`] names it.
@@ -151,11 +132,6 @@ impl Group {
     /// The value of an axis; empty where it has none.
     pub fn axis(&self, axis: &str) -> &str {
         self.cell.axes.get(axis).map_or("", String::as_str)
-    }
-
-    /// Whether it has these values on these axes.
-    pub fn is_at(&self, axes: &[(&str, &str)]) -> bool {
-        axes.iter().all(|(axis, value)| self.axis(axis) == *value)
     }
 
     /// Bytes of a payload, where all have the same size.
@@ -230,19 +206,6 @@ pub fn delivered_per_s(row: &Row) -> Option<f64> {
         Some(arrived) => Some(*arrived),
         None => ratio(row.delivered.saturating_sub(row.late) as f64, row.seconds),
     }
-}
-
-/// The mean of figures; none of none.
-pub fn stat(values: &[f64]) -> Option<Stat> {
-    (!values.is_empty()).then(|| Stat {
-        mean: mean(values.iter().copied()),
-        half: half_interval(values),
-        range: (
-            values.iter().copied().fold(f64::INFINITY, f64::min),
-            values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        ),
-        count: values.len(),
-    })
 }
 
 fn ratio(above: f64, below: f64) -> Option<f64> {

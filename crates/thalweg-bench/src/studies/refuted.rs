@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Study;
-use super::group::{ARRIVED, groups, payload};
+use super::group::{ARRIVED, groups, has, payload};
 use super::shape::Found;
 use crate::cell::{Cell, Protocol, Quantiles, Row, Standing};
 use crate::e2d::plan::ADAPTIVE;
@@ -35,14 +35,14 @@ const REFUTED: &[(&str, &[Column], Data, &str)] = refuted! {
     "S1.1", [Baseline], |it| e1b(it, |who| if who == "zmq-proxy" { 1e3 } else { 5e4 }), "ZMTP is below MQTT";
     "S1.1", [Ours], |it| e1b(it, |who| if who == "thalweg" { 1e3 } else { 5e4 }), "MQTT is below mosquitto";
     "S1.2", [Baseline], |it| e1b(it, |who| if who == "zmq-proxy" { 9e4 } else { 1e4 }), "images still differ";
-    "S1.2", [Ours], |it| e1b(it, |_| 1e4).map(|row| skewed(it, row)), "images still differ";
+    "S1.2", [Ours], |it| of(it, "E1b", |row| more(row, ARRIVED, if is_mqtt(it) { 9e4 } else { 1e4 })), "images still differ";
     "S1.3", [Baseline], |it| e1b(it, |_| 1e4), "less than 10 times";
-    "S1.4", [Baseline], |it| e1c(it, it.system != "thalweg"), "within 1 ms";
-    "S1.4", [Ours], |it| e1c(it, it.system == "thalweg"), "within 1 ms";
+    "S1.4", [Baseline], |it| of(it, "E1c", |row| row.response = flat(if it.system == "thalweg" { 1.0 } else { 2e6 })), "within 1 ms";
+    "S1.4", [Ours], |it| of(it, "E1c", |row| row.response = flat(if it.system == "thalweg" { 2e6 } else { 1.0 })), "within 1 ms";
     "S1.5", [Baseline, Ours], falling, "falls by 60 %";
-    "S2.0", [Baseline, Ours], |it| e2(it).map(lost), "90.00 %";
-    "S2.1", [Baseline, Ours], quicker_with_loss, "is quicker at";
-    "S2.2", [Baseline, Ours], slow_coap, "CoAP is never quicker";
+    "S2.0", [Baseline, Ours], |it| of(it, "E2", |row| row.delivered = 900), "90.00 %";
+    "S2.1", [Baseline, Ours], |it| of(it, "E2", |row| row.response = flat(100.0 / (1.0 + it.link.loss))), "is quicker at";
+    "S2.2", [Baseline, Ours], |it| of(it, "E2", |row| row.response = flat(if is_mqtt(it) { 1.0 } else { 100.0 })), "CoAP is never quicker";
     "S2.3", [Baseline, Ours], |it| bytes(it, 60, 400.0), "another order at 0 %";
     "S2.4", [Baseline, Ours], |it| bytes(it, 60, if is_con(it) { 900.0 } else { 500.0 }), "CON takes as many or more";
     "S2.5", [Baseline, Ours], |it| bytes(it, 2000, if is_con(it) { 5e3 } else { 9e3 }), "QoS 1 takes more";
@@ -50,7 +50,7 @@ const REFUTED: &[(&str, &[Column], Data, &str)] = refuted! {
     "S2d.1", [Ours], |it| e2d(it, false, |row| row.delivered = 999), "messages are missing";
     "S2d.2", [Ours], |it| e2d(it, true, |row| row.wire_bytes = Some(2000)), "above 15 %";
     "S2d.3", [Ours], |it| e2d(it, true, |row| row.response = flat(2.0)), "above 15 %";
-    "S2d.4", [Ours], |it| e2d(it, true, |row| row.more.extend([("subscriber_switches".to_owned(), 3.0)])), "more than 2";
+    "S2d.4", [Ours], |it| e2d(it, true, |row| more(row, "subscriber_switches", 3.0)), "more than 2";
     "S2d.5", [Ours], |it| e2d(it, true, |row| row.duplicates = 1), "repeated";
     "S3.1", [Baseline, Ours], |it| arrived(it, "E3a", 100.0), "less than 5 times";
     "S3.2", [Baseline, Ours], |it| arrived(it, "E3a", 100.0), "DDS 4096 B";
@@ -58,11 +58,11 @@ const REFUTED: &[(&str, &[Column], Data, &str)] = refuted! {
     "S3.4", [Baseline, Ours], |it| arrived(it, "E3d", 100.0), "1.00 times";
     "S3.5", [Baseline, Ours], |it| arrived(it, "E3d", 100.0), "1.00 times";
     "S3.6", [Ours], |it| arrived(it, "E3d", 100.0), "against";
-    "S3.7", [Baseline, Ours], slower_when_quick, "5.00 times";
-    "S3.8", [Baseline, Ours], calm_mqtt, "is not above";
+    "S3.7", [Baseline, Ours], |it| of(it, "E3b", |row| row.response = flat(if has(it, "200/s") { 1.0 } else { 5.0 })), "5.00 times";
+    "S3.8", [Baseline, Ours], |it| of(it, "E3c", |row| more(row, "during_burst_sd_us", if is_mqtt(it) { 10.0 } else { 500.0 })), "is not above";
     "C, heartbeat", [Baseline], |it| arrived(it, "E3d", 100.0), "against";
     "C, rate limit", [Ours], |it| arrived(it, "E3d", 511.0), "of 500 a second";
-    "C, lifespan", [Baseline, Ours], too_old, "the oldest after 1600 ms";
+    "C, lifespan", [Baseline, Ours], |it| of(it, "E3d", |row| row.response = flat(1600.0)), "the oldest after 1600 ms";
     "C, priority", [Ours], held_up, "4.00 times";
     "S4.1", [Baseline, Ours], |it| e4(it, |size| size, 1.0), "grows by 400 %";
     "S4.2", [Baseline, Ours], |it| e4(it, |_| 1.0, if is_mqtt(it) { 2.0 } else { 1.0 }), "MQTT 2000 B";
@@ -70,7 +70,7 @@ const REFUTED: &[(&str, &[Column], Data, &str)] = refuted! {
     "S5.2", [Ours], |it| e5(it, &[]), "score is not 95 %";
     "S5.3", [Ours], |it| e5(it, &[]), "more than 3 points off";
     "S5.4", [Ours], |it| e5(it, &[("arithmetic_p99_ms", 3.0)]), "more than 2 ms";
-    "S5.5a", [Ours], |it| e5(it, &[("wait_mean_ms", if is_at(it, "point", "every=5s") { 1.0 } else { 90.0 })]), "every 3 s is worse";
+    "S5.5a", [Ours], |it| e5(it, &[("wait_mean_ms", if has(it, "every=5s") { 1.0 } else { 90.0 })]), "every 3 s is worse";
     "S5.5b", [Ours], |it| e5(it, &[("apart_ms", 3.0)]), "more than 2 ms apart";
     "S5.5c", [Ours], |it| slow_with(it, "adaptive"), "score is better: burst";
     "S5.6", [Ours], |it| e5(it, &[("in_turn", 0.0)]), "not that of turns";
@@ -139,11 +139,7 @@ fn what_is_only_told_is_never_reproduced() {
 fn a_flood_that_did_not_arrive_is_not_replaced_by_what_another_experiment_offered() {
     let of = |id, column| {
         found(id, column, |it| match it.experiment.as_str() {
-            "E1a" => Some(Row {
-                delivered: 9000,
-                seconds: 1.0,
-                ..full()
-            }),
+            "E1a" => of(it, "E1a", |row| row.delivered = 9000),
             _ => e1b(it, |who| if who == "thalweg" { 1e6 } else { 0.0 }),
         })
     };
@@ -253,7 +249,7 @@ fn a_row_is_held_against_both_of_its_bars() {
             ("bar_p99", 1.12),
         ];
         let found = found("80 %", Ours, |it| {
-            e5(it, &more).filter(|_| is_at(it, "scenario", "80 %"))
+            e5(it, &more).filter(|_| it.axes["scenario"] == "80 %")
         });
         found.ruling
     };
@@ -312,170 +308,73 @@ fn found(id: &str, column: Column, data: impl Fn(&Cell) -> Option<Row>) -> Found
     }
 }
 
-/// A thousand messages that all came.
-fn full() -> Row {
-    Row {
+/// A thousand messages that all came within a millisecond, but for a change; of an experiment.
+fn of(cell: &Cell, experiment: &str, change: impl FnOnce(&mut Row)) -> Option<Row> {
+    let mut row = Row {
         intended: 1000,
         sent: 1000,
         expected: 1000,
         delivered: 1000,
         seconds: 1.0,
+        response: flat(1.0),
         ..Row::blank(Standing::Valid)
-    }
+    };
+    change(&mut row);
+    cell.experiment.starts_with(experiment).then_some(row)
 }
 
-fn more(name: &str, value: f64, row: Row) -> Row {
-    Row {
-        more: [(name.to_owned(), value)].into(),
-        ..row
-    }
+fn more(row: &mut Row, name: &str, value: f64) {
+    row.more.insert(name.to_owned(), value);
+}
+
+fn arrived(cell: &Cell, experiment: &str, rate: f64) -> Option<Row> {
+    of(cell, experiment, |row| more(row, ARRIVED, rate))
 }
 
 fn e1b(cell: &Cell, rate: fn(&str) -> f64) -> Option<Row> {
     let rate = rate(&cell.system);
-    (cell.experiment == "E1b")
-        .then(|| more(ARRIVED, rate, full()))
-        .filter(|_| rate > 0.0)
-}
-
-fn skewed(cell: &Cell, row: Row) -> Row {
-    if cell.publish.protocol == Protocol::Mqtt {
-        more(ARRIVED, 9e4, row)
-    } else {
-        row
-    }
-}
-
-fn e1c(cell: &Cell, is_slow: bool) -> Option<Row> {
-    (cell.experiment == "E1c").then(|| Row {
-        response: flat(if is_slow { 2e6 } else { 1.0 }),
-        ..full()
-    })
+    arrived(cell, "E1b", rate).filter(|_| rate > 0.0)
 }
 
 fn falling(cell: &Cell) -> Option<Row> {
-    let rate = if cell.load.flows() >= 600 { 4e3 } else { 1e4 };
-    (cell.experiment == "E1a").then(|| more(ARRIVED, rate, full()))
+    let is_much = cell.load.flows() >= 600;
+    arrived(cell, "E1a", if is_much { 4e3 } else { 1e4 })
 }
 
-fn e2(cell: &Cell) -> Option<Row> {
-    cell.experiment.starts_with("E2").then(|| Row {
-        response: flat(1.0),
-        ..full()
-    })
+fn bytes(cell: &Cell, size: u32, each: f64) -> Option<Row> {
+    let wire = |row: &mut Row| row.wire_bytes = Some((each * row.delivered as f64) as u64);
+    of(cell, "E2", wire).filter(|_| payload(cell) == Some(size))
 }
 
 /// A step of E2d in which all ways cost the same; what is different about adaptive ones, or about the others.
 fn e2d(cell: &Cell, is_adaptive: bool, change: impl FnOnce(&mut Row)) -> Option<Row> {
-    let mut row = Row {
-        response: flat(1.0),
-        wire_bytes: Some(1000),
-        ..full()
-    };
-    row.more = ["publisher_switches", "subscriber_switches"]
-        .map(|name| (name.to_owned(), 0.0))
-        .into();
-    if cell.axes.contains_key(ADAPTIVE) == is_adaptive {
-        change(&mut row);
-    }
-    (cell.experiment == "E2d").then_some(row)
-}
-
-fn lost(row: Row) -> Row {
-    Row {
-        delivered: 900,
-        ..row
-    }
-}
-
-fn quicker_with_loss(cell: &Cell) -> Option<Row> {
-    let response = flat(100.0 / (1.0 + cell.link.loss));
-    e2(cell).map(|row| Row { response, ..row })
-}
-
-fn is_at(cell: &Cell, axis: &str, value: &str) -> bool {
-    cell.axes.get(axis).is_some_and(|it| it == value)
-}
-
-fn slow_coap(cell: &Cell) -> Option<Row> {
-    let ms = if cell.publish.protocol == Protocol::Coap {
-        100.0
-    } else {
-        1.0
-    };
-    e2(cell).map(|row| Row {
-        response: flat(ms),
-        ..row
-    })
-}
-
-fn is_con(cell: &Cell) -> bool {
-    (cell.publish.protocol, cell.publish.qos) == (Protocol::Coap, 1)
-}
-
-fn is_mqtt(cell: &Cell) -> bool {
-    cell.publish.protocol == Protocol::Mqtt
-}
-
-fn bytes(cell: &Cell, size: u32, each: f64) -> Option<Row> {
-    let row = e2(cell).filter(|_| payload(cell) == Some(size))?;
-    Some(Row {
-        wire_bytes: Some((each * row.delivered as f64) as u64),
-        ..row
-    })
-}
-
-fn arrived(cell: &Cell, experiment: &str, rate: f64) -> Option<Row> {
-    (cell.experiment == experiment).then(|| {
-        more(
-            ARRIVED,
-            rate,
-            Row {
-                response: flat(1.0),
-                ..full()
-            },
-        )
-    })
-}
-
-fn slower_when_quick(cell: &Cell) -> Option<Row> {
-    let response = flat(if is_at(cell, "rate", "200/s") {
-        1.0
-    } else {
-        5.0
-    });
-    (cell.experiment == "E3b").then(|| Row { response, ..full() })
-}
-
-fn calm_mqtt(cell: &Cell) -> Option<Row> {
-    let sd = if is_mqtt(cell) { 10.0 } else { 500.0 };
-    (cell.experiment == "E3c").then(|| more("during_burst_sd_us", sd, full()))
-}
-
-fn too_old(cell: &Cell) -> Option<Row> {
-    (cell.experiment == "E3d").then(|| Row {
-        response: flat(1600.0),
-        ..full()
+    of(cell, "E2d", |row| {
+        row.wire_bytes = Some(1000);
+        more(row, "publisher_switches", 0.0);
+        more(row, "subscriber_switches", 0.0);
+        if cell.axes.contains_key(ADAPTIVE) == is_adaptive {
+            change(row);
+        }
     })
 }
 
 fn held_up(cell: &Cell) -> Option<Row> {
-    let mut row = more("before_burst_p99_us", 500.0, full());
-    row.more.insert("during_burst_p99_us".to_owned(), 2000.0);
-    (cell.experiment == "E3d").then_some(row)
+    of(cell, "E3d", |row| {
+        more(row, "before_burst_p99_us", 500.0);
+        more(row, "during_burst_p99_us", 2000.0);
+    })
 }
 
 /// Round trips that depend on the size, and what each message costs.
 fn e4(cell: &Cell, ms: fn(f64) -> f64, cost: f64) -> Option<Row> {
     let size = f64::from(payload(cell)?);
-    let row = Row {
-        response: flat(ms(size)),
-        wire_bytes: Some((cost * 1e6) as u64),
-        wire_frames: Some((cost * 6e3) as u64),
-        cpu_client_s: cost,
-        ..more("rss_client_kib", 1e4, full())
-    };
-    cell.experiment.starts_with("E4").then_some(row)
+    of(cell, "E4", |row| {
+        row.response = flat(ms(size));
+        row.wire_bytes = Some((cost * 1e6) as u64);
+        row.wire_frames = Some((cost * 6e3) as u64);
+        row.cpu_client_s = cost;
+        more(row, "rss_client_kib", 1e4);
+    })
 }
 
 /// A trial of E5 with these figures in place of those of members that all wait for a millisecond.
@@ -493,24 +392,26 @@ fn e5(cell: &Cell, other: &[(&str, f64)]) -> Option<Row> {
         "member_2_steady_greatest_ms",
         "reports",
     ];
-    let figures = same.map(|name| (name, 1.0));
-    let figures = figures.iter().chain(other);
-    (cell.experiment == "E5").then(|| Row {
-        more: figures
-            .map(|(name, value)| ((*name).to_owned(), *value))
-            .collect(),
-        ..full()
+    of(cell, "E5", |row| {
+        same.into_iter().for_each(|name| more(row, name, 1.0));
+        for (name, value) in other {
+            more(row, name, *value);
+        }
     })
 }
 
 /// One strategy with which members wait for 30 ms.
 fn slow_with(cell: &Cell, strategy: &str) -> Option<Row> {
-    let wait = if is_at(cell, "strategy", strategy) {
-        30.0
-    } else {
-        1.0
-    };
-    e5(cell, &[("wait_mean_ms", wait)])
+    let is_slow = has(cell, strategy);
+    e5(cell, &[("wait_mean_ms", if is_slow { 30.0 } else { 1.0 })])
+}
+
+fn is_con(cell: &Cell) -> bool {
+    has(cell, "coap-con")
+}
+
+fn is_mqtt(cell: &Cell) -> bool {
+    cell.publish.protocol == Protocol::Mqtt
 }
 
 /// A distribution of one value, in milliseconds.
