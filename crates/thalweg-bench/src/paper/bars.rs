@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::axis::{Axis, shown};
 use super::chart::LOOKS;
+use super::figures::Drawing;
 use super::svg::{CUT, FOOT, LEFT, PLOT, RIGHT, Svg, TOP, small_width};
 use crate::results::quoted;
 
@@ -61,9 +62,14 @@ impl Bars {
         let (_, parts, half) = self.bars.get(bar)?;
         own.copied().or(half.filter(|_| part + 1 == parts.len()))
     }
+}
 
-    /// Nothing if there is nothing to draw.
-    pub fn svg(&self) -> Option<String> {
+impl Drawing for Bars {
+    fn is_empty(&self) -> bool {
+        self.svg().is_none()
+    }
+
+    fn svg(&self) -> Option<String> {
         let tops = || self.bars.iter().map(|bar| self.top(&bar.1));
         // An interval of two repeats may be longer than every bar: it is cut where it would hide them.
         let highest = tops().fold(0.0, f64::max) * CUT;
@@ -165,8 +171,7 @@ impl Bars {
         Some(svg.framed(&self.title, height))
     }
 
-    /// Exactly what is drawn.
-    pub fn csv(&self) -> String {
+    fn csv(&self) -> String {
         let (x, y) = (quoted(&self.x), quoted(&self.y.label));
         let mut text = format!("{x},part,{y},half_interval\n");
         for (bar, (name, values, _)) in self.bars.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::axis::{Axis, Ticks};
+use super::figures::Drawing;
 use super::svg::{CUT, FOOT, LEFT, PLOT, RIGHT, Svg, TOP};
 use crate::results::quoted;
 
@@ -85,9 +86,14 @@ impl Chart {
             limits: Vec::new(),
         }
     }
+}
 
-    /// Nothing if there is nothing to draw.
-    pub fn svg(&self) -> Option<String> {
+impl Drawing for Chart {
+    fn is_empty(&self) -> bool {
+        self.series.iter().all(|series| series.points.is_empty())
+    }
+
+    fn svg(&self) -> Option<String> {
         let (x, y) = self.ticks()?;
         let (shifts, reach) = self.aside();
         let to_x = |value: f64| x.place(value, LEFT + reach, RIGHT - reach);
@@ -153,6 +159,21 @@ impl Chart {
         Some(svg.framed(&self.title, height))
     }
 
+    /// A line for each point.
+    fn csv(&self) -> String {
+        let (x, y) = (quoted(&self.x.label), quoted(&self.y.label));
+        let mut text = format!("series,{x},{y},low,high\n");
+        for series in &self.series {
+            for Point { x, y, interval } in series.points.iter().filter(|it| self.shows(it)) {
+                let ends = interval.map_or(",".to_owned(), |(low, high)| format!("{low},{high}"));
+                let _ = writeln!(text, "{},{x},{y},{ends}", quoted(&series.name));
+            }
+        }
+        text
+    }
+}
+
+impl Chart {
     /// Both axes with what they have to reach.
     fn ticks(&self) -> Option<(Ticks, Ticks)> {
         let all = || {
@@ -204,19 +225,6 @@ impl Chart {
         let shifts = self.series.iter().map(shift).collect();
         let has_marks = self.series.iter().any(|series| series.look.has_marks());
         (shifts, if has_marks { 6.0 - first } else { 0.0 })
-    }
-
-    /// Exactly what is drawn, a line for each point.
-    pub fn csv(&self) -> String {
-        let (x, y) = (quoted(&self.x.label), quoted(&self.y.label));
-        let mut text = format!("series,{x},{y},low,high\n");
-        for series in &self.series {
-            for Point { x, y, interval } in series.points.iter().filter(|it| self.shows(it)) {
-                let ends = interval.map_or(",".to_owned(), |(low, high)| format!("{low},{high}"));
-                let _ = writeln!(text, "{},{x},{y},{ends}", quoted(&series.name));
-            }
-        }
-        text
     }
 }
 

@@ -29,7 +29,7 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
                 ),
             );
             let caption = format!("Losses, one after the other: {course} each.");
-            push(figures, &file(goal, &condition), chart, caption, "E2d");
+            push(figures, &file(goal, &condition), &chart, caption, "E2d");
         }
         for (goal, ..) in COSTS {
             let file = file(&format!("messages-{goal}"), &condition);
@@ -43,7 +43,7 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
                 "The first repeat. Losses: {course} each. Colours: the protocol that a message was published by, and the one \
                  that it came by."
             );
-            push(figures, &file, chart, caption, "E2d");
+            push(figures, &file, &chart, caption, "E2d");
         }
     }
 }

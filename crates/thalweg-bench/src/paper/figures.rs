@@ -20,46 +20,21 @@ use crate::studies::group::{Group, client_of, name_of, payload, way};
 pub struct Figure {
     /// The name of its table: `figures/NAME.csv`.
     pub file: String,
-    pub drawing: Drawing,
+    /// None where nothing has a place on its axes.
+    pub svg: Option<String>,
+    /// Exactly what is drawn.
+    pub csv: String,
     /// What it shows and what is to be known.
     pub caption: String,
     /// Which cells it comes from: what `--like` takes.
     pub like: String,
 }
 
-/// One of two kinds.
-#[derive(Clone, Debug)]
-pub enum Drawing {
-    Chart(Chart),
-    Bars(Bars),
-}
-
-impl Drawing {
-    pub fn svg(&self) -> Option<String> {
-        match self {
-            Drawing::Chart(chart) => chart.svg(),
-            Drawing::Bars(bars) => bars.svg(),
-        }
-    }
-
-    pub fn csv(&self) -> String {
-        match self {
-            Drawing::Chart(chart) => chart.csv(),
-            Drawing::Bars(bars) => bars.csv(),
-        }
-    }
-}
-
-impl From<Chart> for Drawing {
-    fn from(chart: Chart) -> Drawing {
-        Drawing::Chart(chart)
-    }
-}
-
-impl From<Bars> for Drawing {
-    fn from(bars: Bars) -> Drawing {
-        Drawing::Bars(bars)
-    }
+/// What can be drawn.
+pub trait Drawing {
+    fn is_empty(&self) -> bool;
+    fn svg(&self) -> Option<String>;
+    fn csv(&self) -> String;
 }
 
 /// Drawings of some experiments.
@@ -213,11 +188,12 @@ impl Draft {
         let words = |text: &str| told(text, choice, groups.first().copied());
         let (file, title) = (words(&self.file), words(&self.title));
         let y = of(&self.y.of);
-        let drawing: Drawing = match self.kind {
-            DrawingKind::Lines => self.lines(title, &groups).into(),
+        let drawing: Box<dyn Drawing> = match self.kind {
+            DrawingKind::Lines => Box::new(self.lines(title, &groups)),
             DrawingKind::Distribution => {
                 let named = groups.iter().map(|group| (self.name_of(group), *group));
-                ecdf(title, &named.collect::<Vec<_>>(), input.drawn.get(&file)).into()
+                let drawn = input.drawn.get(&file);
+                Box::new(ecdf(title, &named.collect::<Vec<_>>(), drawn))
             }
             DrawingKind::Bars => {
                 let bar = |group: &&Group| {
@@ -225,14 +201,16 @@ impl Draft {
                     Some((self.name_of(group), vec![stat.mean], Some(stat.half)))
                 };
                 let bars = sorted(groups.iter().filter_map(bar).collect());
-                Bars::of(title, &self.x.label, self.y.axis(), &["delivered"], bars).into()
+                let (x, y) = (&self.x.label, self.y.axis());
+                Box::new(Bars::of(title, x, y, &["delivered"], bars))
             }
             DrawingKind::Causes => {
                 let (parts, bars) = causes(&groups);
-                Bars::of(title, &self.x.label, self.y.axis(), &parts, sorted(bars)).into()
+                let (x, y) = (&self.x.label, self.y.axis());
+                Box::new(Bars::of(title, x, y, &parts, sorted(bars)))
             }
         };
-        push(figures, &file, drawing, words(&self.caption), &self.like);
+        push(figures, &file, &*drawing, words(&self.caption), &self.like);
     }
 
     fn lines(&self, title: String, groups: &[&Group]) -> Chart {
@@ -364,19 +342,15 @@ pub(super) fn series<'g>(
 pub(super) fn push(
     figures: &mut Vec<Figure>,
     file: &str,
-    drawing: impl Into<Drawing>,
+    drawing: &dyn Drawing,
     caption: impl Into<String>,
     like: &str,
 ) {
-    let drawing = drawing.into();
-    let is_there = match &drawing {
-        Drawing::Chart(chart) => chart.series.iter().any(|it| !it.points.is_empty()),
-        Drawing::Bars(bars) => bars.svg().is_some(),
-    };
-    if is_there {
+    if !drawing.is_empty() {
         figures.push(Figure {
             file: file.to_owned(),
-            drawing,
+            svg: drawing.svg(),
+            csv: drawing.csv(),
             caption: caption.into(),
             like: like.to_owned(),
         });
@@ -521,7 +495,7 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
         );
         let caption =
             "thalweg. QoS 0 and NON promise nothing: what they deliver is in the table of loss.";
-        push(figures, &format!("pareto-{at}"), chart, caption, "E2b");
+        push(figures, &format!("pareto-{at}"), &chart, caption, "E2b");
     }
 }
 
@@ -540,10 +514,9 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
         let Some((group, seconds)) = longest else {
             continue;
         };
-        let look = if seconds.len() > 30 {
-            Look::Curve
-        } else {
-            Look::Line
+        let look = match seconds.len() {
+            0..=30 => Look::Line,
+            _ => Look::Curve,
         };
         let line = |name: &str, of: fn(&Moment) -> f64| Series {
             name: name.to_owned(),
@@ -576,13 +549,8 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
             let title = format!("{experiment}: {what}, second by second");
             let file = format!("{}-timeline{file}", experiment.to_lowercase());
             let caption = format!("The longest trial: {}.", name_of(&group.cell));
-            push(
-                figures,
-                &file,
-                Chart::of(title, x, y, lines),
-                caption,
-                experiment,
-            );
+            let chart = Chart::of(title, x, y, lines);
+            push(figures, &file, &chart, caption, experiment);
         }
     }
 }

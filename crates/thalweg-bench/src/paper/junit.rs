@@ -20,29 +20,29 @@ pub struct Case {
 }
 
 impl Case {
-    /// Of a statement in a column.
-    pub fn of_ruling(suite: &str, name: String, ruling: &Ruling) -> Case {
+    /// Of a statement of a study, in a column.
+    pub fn of_ruling(study: &str, name: String, ruling: &Ruling) -> Case {
         let end = match ruling {
             Ruling::Reproduced | Ruling::Under(_) => None,
             Ruling::Not(why) => Some(("failure", why.clone())),
             Ruling::NotJudged(_) | Ruling::NotMeasured => Some(("skipped", ruling.words())),
         };
         Case {
-            suite: suite.to_owned(),
+            suite: format!("{study} shapes"),
             name,
             seconds: 0.0,
             end,
         }
     }
 
-    pub fn of_trial(suite: &str, cell: &Cell, row: &Row) -> Case {
+    pub fn of_trial(cell: &Cell, row: &Row) -> Case {
         let end = match &row.standing {
             Standing::Valid => None,
             Standing::Invalid(why) => Some(("error", why.clone())),
             other => Some(("skipped", format!("{}: {}", other.word(), other.why()))),
         };
         Case {
-            suite: suite.to_owned(),
+            suite: format!("{} trials", cell.experiment),
             name: cell.key(),
             seconds: row.seconds,
             end,

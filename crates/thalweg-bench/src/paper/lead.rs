@@ -84,14 +84,10 @@ pub fn tiles(parts: &[(Study, Part)]) -> Vec<Tile> {
 }
 
 /// The drawing: delay against loss, or else the first there is.
-pub fn drawing(parts: &[(Study, Part)]) -> Option<&Figure> {
-    let all = || {
-        parts
-            .iter()
-            .flat_map(|(_, part)| &part.figures)
-            .filter(|figure| figure.drawing.svg().is_some())
-    };
-    all()
-        .find(|figure| figure.file == "e2a-delay")
-        .or_else(|| all().next())
+pub fn drawing(parts: &[(Study, Part)]) -> Option<(&Figure, String)> {
+    let figures = parts.iter().flat_map(|(_, part)| &part.figures);
+    let all = || figures.clone().filter(|figure| figure.svg.is_some());
+    let delay = all().find(|figure| figure.file == "e2a-delay");
+    let figure = delay.or_else(|| all().next())?;
+    Some((figure, figure.svg.clone()?))
 }

@@ -8,6 +8,7 @@ use super::bars::Bars;
 use super::chart::{Chart, Look, Point, Series, again};
 use super::figures::{Drawing, Figure, push};
 use super::input::{Input, Message};
+use super::page::tell;
 use crate::cell::Standing;
 use crate::e5::{MEMBERS, of_member};
 use crate::report::document::{Column, Document, Table};
@@ -26,10 +27,6 @@ const DRAWN: [&str; 6] = [
 ];
 const NAMES: [&str; 3] = ["member 0, 25 ms", "member 1, 25 ms", "member 2, 50 ms"];
 const AFTER: &str = "published after, s";
-
-fn told(stat: Option<Stat>) -> String {
-    stat.map_or("-".to_owned(), |stat| stat.to_string())
-}
 
 fn mean(stat: Option<Stat>) -> String {
     stat.map_or("-".to_owned(), |stat| short(stat.mean))
@@ -65,7 +62,7 @@ const OVERALL_COLUMNS: [Column<Group>; 9] = [
     ("reckoned for exact times", |it| {
         thesis(it).map_or("-", |(_, reckoned)| reckoned).to_owned()
     }),
-    ("ours", |it| told(it.wait())),
+    ("ours", |it| tell(it.wait())),
     ("least to greatest", |it| {
         let range = |wait: Stat| format!("{} to {}", short(wait.range.0), short(wait.range.1));
         it.wait().map_or(String::new(), range)
@@ -131,11 +128,11 @@ const LIMIT_COLUMNS: [Column<Group>; 18] = [
     ("scenario", |it| it.axis("scenario").to_owned()),
     ("point", |it| it.axis("point").to_owned()),
     ("strategy", |it| it.axis("strategy").to_owned()),
-    ("mean wait ms", |it| told(it.wait())),
+    ("mean wait ms", |it| tell(it.wait())),
     ("99 %", |it| mean(it.more("wait_p99_ms"))),
     ("limit", |it| mean(it.more("limit_wait_ms"))),
-    ("processed / limit, mean", |it| told(it.more("ratio_mean"))),
-    ("99 %", |it| told(it.more("ratio_p99"))),
+    ("processed / limit, mean", |it| tell(it.more("ratio_mean"))),
+    ("99 %", |it| tell(it.more("ratio_p99"))),
     ("in virtual time, mean", |it| {
         mean(it.more("virtual_ratio_mean"))
     }),
@@ -187,101 +184,89 @@ fn punctuality(input: &Input) -> String {
 
 /// Adds the drawings of scenario 2, and that of intervals between reports.
 pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
-    let scenario_2 = |strategy| core(&input.groups, "S2", strategy);
-    let by_member = |at: usize| {
-        let of = |strategy: &&'static str| {
-            let group = scenario_2(strategy)?;
-            let stat = |member| group.more(of_member(member).get(at)?);
-            let stats: Option<Vec<Stat>> = (0..MEMBERS).map(stat).collect();
-            Some(((*strategy).to_owned(), stats?))
-        };
-        DRAWN.iter().filter_map(of).collect::<Vec<_>>()
-    };
-    let bars = |title: &str, y: Axis, of: &[(String, Vec<Stat>)]| {
-        let means = |stats: &[Stat]| -> Vec<f64> { stats.iter().map(|it| it.mean).collect() };
-        let bars = of
-            .iter()
-            .map(|(name, stats)| (name.clone(), means(stats), None));
-        Bars::of(title, "strategy", y, &NAMES, bars.collect())
-    };
-    let mut push = |file: &str, drawing: Drawing, caption: &str| {
+    let mut push = |file: &str, drawing: &dyn Drawing, caption: &str| {
         push(figures, file, drawing, caption, "E5");
     };
-    let title = "E5 scenario 2: who got how much";
-    push(
-        "e5-shares",
-        bars(title, Axis::percent("messages, %"), &by_member(0)).into(),
-        "All repeats of d = 10.44 ms. 40, 40 and 20 % is what the members can do.",
+    let mut shares = bars(
+        input,
+        "E5 scenario 2: who got how much",
+        Axis::percent("messages, %"),
+        0,
     );
-    let waits = by_member(1);
-    let halves =
-        |(_, stats): &(String, Vec<Stat>)| -> Vec<f64> { stats.iter().map(|it| it.half).collect() };
+    shares.halves.clear();
+    let caption = "All repeats of d = 10.44 ms. 40, 40 and 20 % is what the members can do.";
+    push("e5-shares", &shares, caption);
     let title = "E5 scenario 2: mean wait by member";
-    let abreast = Bars {
-        abreast: true,
-        halves: waits.iter().map(halves).collect(),
-        ..bars(title, Axis::log("mean wait, ms"), &waits)
-    };
-    push(
-        "e5-members",
-        abreast.into(),
-        "All repeats. The lines are 95 % intervals over repeats.",
+    let mut members = bars(input, title, Axis::log("mean wait, ms"), 1);
+    members.abreast = true;
+    let caption = "All repeats. The lines are 95 % intervals over repeats.";
+    push("e5-members", &members, caption);
+    let intervals = Chart::of(
+        "E5: mean wait by report interval",
+        Axis::log("report interval, s"),
+        Axis::log("mean wait, ms"),
+        ["score", "adaptive", "adaptive+events"]
+            .map(|strategy| by_interval(input, strategy))
+            .to_vec(),
     );
-    let chart = |title: &str, x: Axis, y: Axis, series: Vec<Series>| {
-        Drawing::from(Chart::of(title, x, y, series))
-    };
     push(
         "e5-intervals",
-        chart(
-            "E5: mean wait by report interval",
-            Axis::log("report interval, s"),
-            Axis::log("mean wait, ms"),
-            ["score", "adaptive", "adaptive+events"]
-                .map(|strategy| by_interval(input, strategy))
-                .to_vec(),
-        ),
+        &intervals,
         "Scenario 2, d = 10.44 ms, QoS 0.",
     );
-    let mut waits = Vec::new();
-    for strategy in DRAWN {
-        let Some(messages) = scenario_2(strategy).and_then(|group| typical(input, group)) else {
-            continue;
-        };
-        waits.push(Series {
+    let messages = |strategy: &str| typical(input, core(&input.groups, "S2", strategy)?);
+    let wait = |strategy: &str| {
+        Some(Series {
             name: strategy.to_owned(),
             look: Look::Curve,
-            points: by_second(messages),
-        });
-    }
+            points: by_second(messages(strategy)?),
+        })
+    };
+    let mut waits: Vec<Series> = DRAWN.into_iter().filter_map(wait).collect();
     if let (true, Some(table)) = (waits.is_empty(), input.drawn.get("e5-waits")) {
         waits = again(table);
     }
-    push(
-        "e5-waits",
-        chart(
-            "E5 scenario 2: mean wait, second by second",
-            Axis::linear(AFTER),
-            Axis::log("mean wait in that second, ms"),
-            waits,
-        ),
-        "The repeat in the middle.",
+    let waits = Chart::of(
+        "E5 scenario 2: mean wait, second by second",
+        Axis::linear(AFTER),
+        Axis::log("mean wait in that second, ms"),
+        waits,
     );
+    push("e5-waits", &waits, "The repeat in the middle.");
     for strategy in DRAWN {
         let file = format!("e5-latency-{}", strategy.replace('+', "-"));
-        let messages = scenario_2(strategy).and_then(|group| typical(input, group));
-        let series = messages.map_or_else(Vec::new, |messages| dots(messages).to_vec());
-        let title = format!("E5 scenario 2, {strategy}: each message");
-        let drawing = chart(
-            &title,
+        let series = messages(strategy).map_or_else(Vec::new, |it| dots(it).to_vec());
+        let latency = Chart::of(
+            format!("E5 scenario 2, {strategy}: each message"),
             Axis::linear(AFTER),
             Axis::linear("wait, ms"),
             input.dotted(&file, series),
         );
-        push(&file, drawing, caption(strategy));
+        push(&file, &latency, in_thesis(strategy));
     }
 }
 
-fn caption(strategy: &str) -> &'static str {
+/// A figure of each member, for each strategy that is drawn.
+fn bars(input: &Input, title: &str, y: Axis, at: usize) -> Bars {
+    let of = |strategy: &&'static str| {
+        let group = core(&input.groups, "S2", strategy)?;
+        let stat = |member| group.more(of_member(member).get(at)?);
+        let stats: Option<Vec<Stat>> = (0..MEMBERS).map(stat).collect();
+        Some((*strategy, stats?))
+    };
+    let (mut bars, mut halves) = (Vec::new(), Vec::new());
+    for (strategy, stats) in DRAWN.iter().filter_map(of) {
+        let means = stats.iter().map(|it| it.mean).collect();
+        bars.push((strategy.to_owned(), means, None));
+        halves.push(stats.iter().map(|it| it.half).collect());
+    }
+    Bars {
+        halves,
+        ..Bars::of(title, "strategy", y, &NAMES, bars)
+    }
+}
+
+fn in_thesis(strategy: &str) -> &'static str {
     match strategy {
         "round-robin" => {
             "The repeat in the middle. In the thesis the slow member's latency rises along a straight line to 6250 ms at message \

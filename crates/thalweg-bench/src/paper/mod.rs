@@ -11,11 +11,11 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::cell::Standing;
+use crate::cell::valid;
 use crate::command::Outcome;
 use crate::report::Found;
 use crate::report::document::Document;
@@ -59,15 +59,8 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     page::promises(&part.input, &mut document);
     page::body(&part, &mut document);
     page::provenance(&part, folder, &mut document);
-    let cases = part.cases();
-    let json = json!({ "about": part.input.about, "shapes": part.shapes_json() });
-    write(folder, &document, &cases, &json)?;
     part.write_figures(folder)?;
-    Ok(Found {
-        summary: document.brief(),
-        json,
-        outcome: outcome(&[&part]),
-    })
+    write(folder, &document, &part.input.about, &[&part], part.cases())
 }
 
 /// A folder of measured cells, read and judged.
@@ -92,15 +85,12 @@ impl Part {
                 studies.push(study);
             }
         }
-        let shapes = studies
-            .iter()
-            .flat_map(|study| {
-                study
-                    .shapes(&input.groups, &input.trials)
-                    .into_iter()
-                    .map(move |shape| (*study, shape))
-            })
-            .collect();
+        let of = |study: &Study| {
+            let shapes = study.shapes(&input.groups, &input.trials);
+            let study = *study;
+            shapes.into_iter().map(move |shape| (study, shape))
+        };
+        let shapes = studies.iter().flat_map(of).collect();
         let figures = figures::all(&input);
         Part {
             input,
@@ -111,12 +101,10 @@ impl Part {
     }
 
     fn title(&self) -> String {
-        match self.studies.as_slice() {
-            [one] => one.title().to_owned(),
-            _ => match self.input.about["name"].as_str() {
-                Some(name) => format!("{name}: what was measured"),
-                None => "What was measured".to_owned(),
-            },
+        match (self.studies.as_slice(), self.input.about["name"].as_str()) {
+            ([one], _) => one.title().to_owned(),
+            (_, Some(name)) => format!("{name}: what was measured"),
+            (_, None) => "What was measured".to_owned(),
         }
     }
 
@@ -124,19 +112,12 @@ impl Part {
         let mut cases = Vec::new();
         for (study, shape) in &self.shapes {
             for (column, found) in [("ours", &shape.ours), ("baseline", &shape.baseline)] {
-                cases.push(Case::of_ruling(
-                    &format!("{} shapes", study.name()),
-                    format!("{} {column}", shape.id),
-                    &found.ruling,
-                ));
+                let (suite, name) = (study.name(), format!("{} {column}", shape.id));
+                cases.push(Case::of_ruling(suite, name, &found.ruling));
             }
         }
         for (cell, row) in &self.input.trials {
-            cases.push(Case::of_trial(
-                &format!("{} trials", cell.experiment),
-                cell,
-                row,
-            ));
+            cases.push(Case::of_trial(cell, row));
         }
         cases
     }
@@ -163,36 +144,48 @@ impl Part {
         }
         fs::create_dir_all(&folder)?;
         for figure in &self.figures {
-            fs::write(
-                folder.join(format!("{}.csv", figure.file)),
-                figure.drawing.csv(),
-            )?;
+            let file = folder.join(format!("{}.csv", figure.file));
+            fs::write(file, &figure.csv)?;
         }
         Ok(())
     }
 }
 
-fn write(folder: &Path, document: &Document, cases: &[Case], json: &Value) -> io::Result<()> {
-    let file = |name: &str| -> PathBuf { folder.join(name) };
-    fs::write(file("summary.md"), document.markdown())?;
-    fs::write(file("report.html"), document.html())?;
-    fs::write(file("junit.xml"), junit::xml(cases))?;
-    fs::write(
-        file("shapes.json"),
-        format!("{}\n", serde_json::to_string_pretty(json)?),
-    )
+/// Writes the page of these parts and what is beside it.
+fn write(
+    folder: &Path,
+    document: &Document,
+    about: &Value,
+    parts: &[&Part],
+    cases: Vec<Case>,
+) -> io::Result<Found> {
+    let shapes: Vec<Value> = parts.iter().flat_map(|part| part.shapes_json()).collect();
+    let json = json!({ "about": about, "shapes": shapes });
+    let shapes = format!("{}\n", serde_json::to_string_pretty(&json)?);
+    for (name, text) in [
+        ("summary.md", document.markdown()),
+        ("report.html", document.html()),
+        ("junit.xml", junit::xml(&cases)),
+        ("shapes.json", shapes),
+    ] {
+        fs::write(folder.join(name), text)?;
+    }
+    Ok(Found {
+        summary: document.brief(),
+        json,
+        outcome: outcome(parts),
+    })
 }
 
 /// Nothing counts: invalid; a statement about ours did not come out: that; else done.
-pub(crate) fn outcome(parts: &[&Part]) -> Outcome {
-    let counts = |part: &&Part| {
-        part.input
-            .trials
-            .iter()
-            .any(|(_, row)| row.standing == Standing::Valid)
-    };
+fn outcome(parts: &[&Part]) -> Outcome {
+    let counts = |part: &&Part| valid(&part.input.trials).next().is_some();
     let fails = |part: &&Part| part.shapes.iter().any(|(_, shape)| shape.failed());
-    match (parts.iter().any(counts), parts.iter().any(fails)) {
+    let is_empty = parts.is_empty();
+    match (
+        is_empty || parts.iter().any(counts),
+        parts.iter().any(fails),
+    ) {
         (false, _) => Outcome::Invalid,
         (true, true) => Outcome::ShapeFailed,
         (true, false) => Outcome::Done,

@@ -15,7 +15,7 @@ use crate::report::document::{Column, Document, Table};
 use crate::report::stat::{Stat, short};
 use crate::results::calls;
 use crate::studies::Study;
-use crate::studies::group::{Group, client, name_of, payload, way};
+use crate::studies::group::{Group, client, name_of, way};
 use crate::studies::shape::{Ruling, Shape};
 
 /// Which program ran, and how much.
@@ -32,16 +32,12 @@ pub fn program(about: &Value) -> String {
 /// What ran, where, and how much of it counts.
 pub fn about(input: &Input, document: &mut Document) {
     let count = |is: fn(&Standing) -> bool| {
-        input
-            .trials
-            .iter()
-            .filter(|(_, row)| is(&row.standing))
-            .count()
+        let trials = input.trials.iter();
+        trials.filter(|(_, row)| is(&row.standing)).count()
     };
-    let lasted = match (
-        input.about["started_unix_s"].as_u64(),
-        input.about["finished_unix_s"].as_u64(),
-    ) {
+    let [started, finished] =
+        ["started_unix_s", "finished_unix_s"].map(|key| input.about[key].as_u64());
+    let lasted = match (started, finished) {
         (Some(from), Some(to)) => format!("{} s", to.saturating_sub(from)),
         _ => "?".to_owned(),
     };
@@ -204,7 +200,7 @@ pub fn body(part: &Part, document: &mut Document) {
         });
     }
     for figure in &part.figures {
-        if let Some(svg) = figure.drawing.svg() {
+        if let Some(svg) = figure.svg.clone() {
             let caption = format!("{} Points: figures/{}.csv.", figure.caption, figure.file);
             document.chart(svg, caption, command(figure, input));
         }
@@ -251,30 +247,23 @@ fn command_line(about: &Value) -> Option<String> {
     Some(words.join(" "))
 }
 
-fn tell(stat: Option<Stat>) -> String {
+pub fn tell(stat: Option<Stat>) -> String {
     stat.map_or("-".to_owned(), |stat| stat.to_string())
 }
 
 pub fn place(group: &Group) -> String {
-    let mut axes: Vec<String> = Vec::new();
-    for (axis, value) in &group.cell.axes {
-        if !["system", "way", "driver"].contains(&axis.as_str()) {
-            axes.push(format!("{axis} {value}"));
-        }
-    }
-    axes.join(", ")
+    let axes = group.cell.axes.iter();
+    let axes = axes.filter(|(axis, _)| !["system", "way", "driver"].contains(&axis.as_str()));
+    let axes = axes.map(|(axis, value)| format!("{axis} {value}"));
+    axes.collect::<Vec<_>>().join(", ")
 }
 
 fn sorted<'a>(input: &'a Input, experiment: &'a str) -> Vec<&'a Group> {
     let mut groups: Vec<&Group> = input.of(experiment).collect();
     groups.sort_by_key(|group| {
-        let size = payload(&group.cell).unwrap_or_default();
-        (
-            group.cell.system.clone(),
-            way(&group.cell.publish),
-            size,
-            name_of(&group.cell),
-        )
+        let (system, size) = (group.cell.system.clone(), group.payload());
+        let name = name_of(&group.cell);
+        (system, group.way(), size.unwrap_or_default(), name)
     });
     groups
 }
@@ -416,20 +405,9 @@ pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
     document.part("Where this comes from");
     let mut table = Table::new(&["what", "value"]).of_sentences();
     for (name, value) in input.about.as_object().into_iter().flatten() {
-        if [
-            "cell_order",
-            "sysctls",
-            "systems",
-            "seeds",
-            "assertions",
-            "saturation",
-        ]
-        .contains(&name.as_str())
-            || value.is_null()
-        {
-            continue;
+        if !value.is_null() && !APART.contains(&name.as_str()) {
+            table.row([name.clone(), input.word(name)]);
         }
-        table.row([name.clone(), input.word(name)]);
     }
     for group in ["systems", "sysctls"] {
         for (name, value) in input.about[group].as_object().into_iter().flatten() {
@@ -437,11 +415,9 @@ pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
             table.row([format!("{group}: {name}"), value]);
         }
     }
-    if let Some(seeds) = input.about["seeds"]
-        .as_array()
-        .filter(|seeds| !seeds.is_empty())
-    {
-        let some: Vec<String> = seeds.iter().take(16).map(Value::to_string).collect();
+    let seeds = input.about["seeds"].as_array().into_iter().flatten();
+    let some: Vec<String> = seeds.take(16).map(Value::to_string).collect();
+    if !some.is_empty() {
         table.row(["seeds".to_owned(), some.join(", ")]);
     }
     document.folded("Program, machine, settings, versions, seeds", table);
@@ -454,3 +430,13 @@ pub fn provenance(part: &Part, folder: &Path, document: &mut Document) {
         "{again}\nthalweg bench report {name}   # this page again, from raw files only"
     ));
 }
+
+/// Words of `run.json` that are told in another way, or in another place.
+const APART: [&str; 6] = [
+    "cell_order",
+    "sysctls",
+    "systems",
+    "seeds",
+    "assertions",
+    "saturation",
+];

@@ -47,23 +47,19 @@ pub(super) fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) 
         for (file, unit, of) in charts {
             let lines = series(groups.iter().copied(), named, x, of);
             for (at, some) in lines.chunks(LOOKS).enumerate() {
-                let more = if at == 0 {
-                    String::new()
-                } else {
-                    format!("-{}", at + 1)
+                let more = match at {
+                    0 => String::new(),
+                    _ => format!("-{}", at + 1),
                 };
-                let chart = Chart::of(
-                    format!("{experiment}: {}", unit.split(',').next().unwrap_or(unit)),
-                    Axis {
-                        from: None,
-                        ..Axis::linear(&words)
-                    },
-                    Axis::linear(unit),
-                    some.to_vec(),
-                );
+                let title = format!("{experiment}: {}", unit.split(',').next().unwrap_or(unit));
+                let x = Axis {
+                    from: None,
+                    ..Axis::linear(&words)
+                };
+                let chart = Chart::of(title, x, Axis::linear(unit), some.to_vec());
                 let name = format!("{}-{}-{file}{more}", plain(experiment), plain(axis));
                 let caption = "Whiskers: 95 % intervals over repeats.";
-                push(figures, &name, chart, caption, experiment);
+                push(figures, &name, &chart, caption, experiment);
             }
         }
     }
@@ -79,7 +75,7 @@ pub(super) fn swept(input: &Input, experiment: &str, figures: &mut Vec<Figure>) 
         let title = format!("{experiment}: response times");
         let chart = ecdf(title, &named, input.drawn.get(&file));
         let caption = "From when a message was to be sent.";
-        push(figures, &file, chart, caption, experiment);
+        push(figures, &file, &chart, caption, experiment);
     }
 }
 
@@ -130,15 +126,8 @@ fn with_unit(axis: &str, unit: &str) -> String {
 }
 
 fn plain(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect()
+    let name = name.to_ascii_lowercase();
+    name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
+use std::path::PathBuf;
+
 use super::*;
-use crate::cell::{Cell, Quantiles, Row};
+use crate::cell::{Cell, Quantiles, Row, Standing};
 use crate::results::Writer;
 use crate::sim::random::Random;
 use crate::studies::group::way;
@@ -35,16 +37,11 @@ fn invented(cell: &Cell, random: &mut Random) -> Row {
         max: mean * 4.0,
     };
     Row {
-        standing: Standing::Valid,
         intended: 400,
         sent: 400,
         expected: 400,
         delivered,
         lost: 400 - delivered,
-        duplicates: 0,
-        reordered: 0,
-        late: 0,
-        unacknowledged: 0,
         seconds: 2.0,
         payload_bytes: delivered * u64::from(bytes),
         response: quantiles,
@@ -54,7 +51,6 @@ fn invented(cell: &Cell, random: &mut Random) -> Row {
         cpu_client_s: 0.03,
         rss_broker_kib: 20_000,
         switches_broker: 500,
-        calls_broker: None,
         wire_bytes: Some((wire * delivered as f64) as u64),
         wire_frames: Some(delivered * 6),
         link_lost: Some(((loss * 4000.0) as u64, 4000)),
@@ -66,6 +62,7 @@ fn invented(cell: &Cell, random: &mut Random) -> Row {
                 .collect(),
             _ => Default::default(),
         },
+        ..Row::blank(Standing::Valid)
     }
 }
 
@@ -166,9 +163,7 @@ const UNITS: [&str; 9] = [
 
 /// Each axis has a name with its unit, and no word leaves the drawing.
 fn assert_axes(figure: &Figure) {
-    let Some(svg) = figure.drawing.svg() else {
-        return;
-    };
+    let Some(svg) = &figure.svg else { return };
     let texts: Vec<&str> = svg
         .split("<text ")
         .skip(1)

@@ -4,11 +4,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::junit::Case;
-use super::{Part, input, lead, outcome, page, write};
-use crate::command::Outcome;
+use super::{Part, input, lead, page, write};
 use crate::report::document::Document;
 use crate::report::{self, Found};
 use crate::results::has_trials;
@@ -34,18 +33,12 @@ pub fn render(folder: &Path) -> io::Result<Found> {
     let word = |key: &str| input::word(&about, key);
     let borrowed: Vec<&Part> = parts.iter().map(|(_, part)| part).collect();
     let mut cases: Vec<Case> = borrowed.iter().flat_map(|part| part.cases()).collect();
-    let shapes: Vec<Value> = borrowed
-        .iter()
-        .flat_map(|part| part.shapes_json())
-        .collect();
     let mut document = Document {
         title: "The studies, again".to_owned(),
         ..Document::default()
     };
     document.tiles(lead::tiles(&parts));
-    if let Some((figure, svg)) =
-        lead::drawing(&parts).and_then(|figure| Some((figure, figure.drawing.svg()?)))
-    {
+    if let Some((figure, svg)) = lead::drawing(&parts) {
         document.chart(svg, figure.caption.clone(), "");
     }
     document.contents();
@@ -110,16 +103,7 @@ pub fn render(folder: &Path) -> io::Result<Found> {
             }
         },
     );
-    let json = json!({ "about": about, "shapes": shapes });
-    write(folder, &document, &cases, &json)?;
-    Ok(Found {
-        summary: document.brief(),
-        json,
-        outcome: match borrowed.is_empty() {
-            true => Outcome::Done,
-            false => outcome(&borrowed),
-        },
-    })
+    write(folder, &document, &about, &borrowed, cases)
 }
 
 /// How a study is measured again: by its own budget, since a page may be put together from runs of several.
