@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 
-use crate::cell::{Cell, Link};
+use crate::cell::{Cell, Link, word};
 use crate::net::{Loss, units};
 use crate::studies::plan::{self, Budget, by, coap, mqtt};
 
@@ -42,9 +42,6 @@ pub struct CourseArgs {
     /// E2d: no adaptive client, only MQTT and CoAP all along
     #[arg(long)]
     pub fixed_only: bool,
-    /// E2d: publisher and subscriber are one client
-    #[arg(long)]
-    pub one_client: bool,
     /// E2d: courses that run at the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200), default_value_t = 24)]
     pub abreast: u32,
@@ -127,13 +124,8 @@ pub fn cells(args: &CourseArgs, budget: Budget, seed: u64) -> Vec<Cell> {
                             };
                             cell.phases = plan::phases(2.0, 0.0, step.as_secs_f64(), 100.0);
                         });
-                    if let Some(goal) = goal.and_then(|goal| goal.to_possible_value()) {
-                        draft = draft
-                            .at("way", "mqtt-or-coap")
-                            .at(ADAPTIVE, goal.get_name());
-                    }
-                    if args.one_client {
-                        draft = draft.at("clients", 1);
+                    if let Some(goal) = goal {
+                        draft = draft.at("way", "mqtt-or-coap").at(ADAPTIVE, word(*goal));
                     }
                     cells.extend(plan::repeats(&draft.into_cell(), repeats, seed));
                 }

@@ -44,10 +44,7 @@ fn attempt(course: &Course<'_>, stop: &AtomicBool) -> io::Result<Trial> {
     let broker = brokers::start(&cell, Some(network.broker()))?;
     network.client().within(|| {
         let publisher = client(course, &broker, "pub").map_err(words)?;
-        let subscriber = match course.args.one_client {
-            true => publisher.clone(),
-            false => client(course, &broker, "sub").map_err(words)?,
-        };
+        let subscriber = client(course, &broker, "sub").map_err(words)?;
         let subscription = subscribe(course, &subscriber)?;
         thread::sleep(SETTLE);
         let stage = Stage {
@@ -173,10 +170,8 @@ impl Stage<'_> {
                 self.tell("lane", &format!("{lane:?}"));
             }
         }
-        let mut trial = self
-            .trial
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let trial = self.trial.into_inner();
+        let mut trial = trial.unwrap_or_else(PoisonError::into_inner);
         if self.stop.load(Ordering::Relaxed) {
             trial.trouble = "interrupted".to_owned();
         }
@@ -366,11 +361,8 @@ fn payload(sequence: usize, size: usize) -> Vec<u8> {
 /// The protocol that most subscriptions of a client are on.
 fn subscribes_by(status: &Status) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for lane in status
-        .lanes
-        .iter()
-        .filter(|lane| lane.state == LaneState::Up)
-    {
+    let up = status.lanes.iter();
+    for lane in up.filter(|lane| lane.state == LaneState::Up) {
         *counts.entry(lane.protocol).or_default() += lane.subscriptions;
     }
     counts.retain(|_, count| *count > 0);

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
+use serde_json::{Value, json};
 use thalweg_balance::GroupStrategy;
 use thalweg_model::Reliability;
 use thalweg_mqtt::QoS;
@@ -14,30 +16,8 @@ use crate::sim::scenario::{Acks, Arrivals, Law, Reports, Scenario, What, Worker,
 use crate::sim::{rows, run};
 use crate::studies::plan::{self, Budget, Part};
 
-/// What the thesis measures, and what stands beside it: strategies as the broker's settings name them, and behind a `+` how
-/// the broker is told ([`told`]), where that is not as the scenario says.
-const CORE: [&str; 7] = [
-    "random",
-    "round-robin",
-    "score",
-    "least-outstanding+qos1",
-    "adaptive",
-    "adaptive+events",
-    "adaptive+qos1",
-];
-/// What is worth a sweep.
-const SWEPT: [&str; 5] = [
-    "round-robin",
-    "score",
-    "adaptive",
-    "adaptive+events",
-    "adaptive+qos1",
-];
-
-/// How long a publisher of the thesis publishes.
+/// How long a publisher of the thesis publishes, in seconds.
 const LASTS: f64 = 15.0;
-/// The thesis slept 10 ms after each message; this is the period that came of it (errata 10).
-pub const PERIOD: f64 = 0.010_44;
 
 /// What all repeats of a cell have in common.
 #[derive(Clone, Debug)]
@@ -49,34 +29,168 @@ pub struct Recipe {
     bars: Option<(f64, f64)>,
 }
 
+/// Cells of `e5.toml`: a scenario of the thesis and what is different about it. Times are seconds.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Draft {
+    part: String,
+    scenario: String,
+    point: String,
+    /// As the broker's settings name them, and behind a `+` how the broker is told ([`told`]), where that is not as the scenario
+    /// says.
+    strategies: Vec<String>,
+    /// Whether a quick run leaves it out.
+    long: bool,
+    /// What each member takes for a message; or how many there are, and how many times 25 ms the quicker half of them takes.
+    means: Vec<f64>,
+    members: Option<(usize, f64)>,
+    /// Between two messages; or what part of what the members can do comes.
+    period: f64,
+    load: Option<f64>,
+    law: Option<Law>,
+    arrivals: Option<Arrivals>,
+    /// Between two reports of a member.
+    reports: Option<f64>,
+    /// What happens to which member, when, and for how long.
+    incident: Option<(What, usize, f64, f64)>,
+    /// The round trip of the second member.
+    rtt: f64,
+    /// Members name their weights.
+    weights: bool,
+}
+
+/// What `e5.toml` has, each point of a list on its own.
+fn drafts() -> impl Iterator<Item = Draft> {
+    let file: Value = toml::from_str(include_str!("e5.toml")).expect("a test reads it");
+    let all = file["cells"].as_array().cloned().unwrap_or_default();
+    let each = all.into_iter().flat_map(|mut cell| {
+        let points = cell.as_object_mut().and_then(|it| it.remove("points"));
+        let points = points.unwrap_or_else(|| json!([{}]));
+        let points = points.as_array().cloned().unwrap_or_default();
+        points.into_iter().map(move |point| {
+            let mut cell = cell.clone();
+            let more = point.as_object().cloned().unwrap_or_default();
+            more.into_iter().for_each(|(key, value)| cell[key] = value);
+            cell
+        })
+    });
+    each.map(|it| serde_json::from_value(it).expect("a test reads it"))
+}
+
+impl Draft {
+    /// Members of the thesis: QoS 0, a report each second, a time that is always the same.
+    fn scenario(&self) -> Scenario {
+        let half = |(count, quick): (usize, f64)| {
+            (0..count).map(move |at| 0.025 * quick * if at < count.div_ceil(2) { 1.0 } else { 2.0 })
+        };
+        let means = self.members.into_iter().flat_map(half);
+        let worker = |mean: f64| Worker {
+            rtt: 0.0,
+            jitter: 0.0,
+            weight: self.weights.then(|| (0.050 / mean).round() as u16),
+            ..worker(mean)
+        };
+        let workers = self.means.iter().copied().chain(means).map(worker);
+        let mut scenario = Scenario {
+            law: self.law.unwrap_or(Law::Deterministic),
+            arrivals: self.arrivals.unwrap_or(Arrivals::Periodic),
+            rate: 1.0 / self.period,
+            quiet: 0.3,
+            ..Scenario::of(workers.collect())
+        }
+        .at_most_once(Reports::Every(self.reports.unwrap_or(1.0)));
+        if let Some(load) = self.load {
+            scenario = scenario.at_load(load);
+        }
+        scenario.messages = (LASTS * scenario.rate) as usize;
+        if let Some(second) = scenario.workers.get_mut(1) {
+            second.rtt = self.rtt;
+        }
+        match self.incident {
+            Some((what, worker, at, lasts)) => scenario.with(what, worker, at, lasts),
+            None => scenario,
+        }
+    }
+}
+
 /// Everything that a budget has.
 pub fn recipes(budget: Budget) -> Vec<Recipe> {
     let (core, other) = plan::by(budget, (3, 3), (10, 3), (10, 10));
-    let mut plan = Plan {
-        repeats: core,
-        ..Plan::default()
-    };
-    plan.core(budget);
-    plan.repeats = other;
-    plan.sweeps(budget);
-    plan.repeats = other.min(3);
-    plan.bars(budget);
-    plan.recipes
+    let mut recipes = Vec::new();
+    for draft in drafts().filter(|it| !it.long || budget != Budget::Quick) {
+        let place = [&draft.part, &draft.scenario, &draft.point];
+        let repeats = if draft.part == "core" { core } else { other };
+        let of = |strategy: &String| recipe(place, strategy, draft.scenario(), repeats);
+        recipes.extend(draft.strategies.iter().map(of));
+    }
+    for condition in rows::CONDITIONS.iter() {
+        let is_far = |worker: &Worker| worker.rtt > LOOPBACK_MAX;
+        let scenario = condition.scenario();
+        if scenario.workers.iter().any(is_far) {
+            // Delays that are made above TCP are not what the row is about.
+            continue;
+        }
+        if let Some(scenario) = affordable(scenario, budget) {
+            let place = ["bars", &condition.name, ""];
+            recipes.push(Recipe {
+                bars: Some(condition.bar),
+                ..recipe(place, "adaptive", scenario, other.min(3))
+            });
+        }
+    }
+    recipes
 }
 
 /// The smallest ones, for a test of the whole: two seconds of scenario 2 for two strategies.
 pub fn smoke() -> Vec<Recipe> {
-    let mut plan = Plan {
-        repeats: 1,
-        ..Plan::default()
-    };
-    let scenario = Scenario {
-        messages: 200,
-        ..two(PERIOD)
-    };
-    let place = ("core", "S2", "d=10.44ms");
-    plan.every(place, &["round-robin", "adaptive+qos1"], &scenario);
-    plan.recipes
+    let draft = drafts().find(|it| it.part == "core" && it.scenario == "S2");
+    let draft = draft.expect("a test reads it");
+    let place = [&draft.part, &draft.scenario, &draft.point];
+    ["round-robin", "adaptive+qos1"]
+        .map(|strategy| {
+            let scenario = Scenario {
+                messages: 200,
+                ..draft.scenario()
+            };
+            recipe(place, strategy, scenario, 1)
+        })
+        .to_vec()
+}
+
+/// A cell of a part, scenario and point, with a strategy.
+fn recipe<P: AsRef<str>>(
+    place: [P; 3],
+    strategy: &str,
+    scenario: Scenario,
+    repeats: u32,
+) -> Recipe {
+    // Everybody has reported before the first message comes, whoever reports: all variants get it at the same time.
+    let quiet = scenario.quiet + longest_interval(&scenario.workers);
+    let told = told(strategy, scenario.clone());
+    let leg = plan::mqtt(qos(told.reliability) as u8);
+    let lasts = scenario.messages as f64 / scenario.rate;
+    let mut draft = plan::cell("E5", "thalweg", leg)
+        .at("strategy", strategy)
+        .open(scenario.rate, 1)
+        .with(|cell| {
+            cell.driver = Driver::Bare;
+            cell.workload = Workload::Fixed { bytes: 100 };
+            cell.phases = plan::phases(scenario.quiet, 0.0, lasts, 20.0);
+        });
+    for (axis, value) in ["part", "scenario", "point"].into_iter().zip(&place) {
+        draft = draft.at(axis, value.as_ref());
+    }
+    if place[0].as_ref() == "core" {
+        let means = scenario.workers.iter();
+        let means = means.map(|it| (it.mean * 1e3).to_string());
+        draft = draft.at("members", means.collect::<Vec<_>>().join("/"));
+    }
+    Recipe {
+        cell: draft.into_cell(),
+        repeats,
+        scenario: Scenario { quiet, ..told },
+        bars: None,
+    }
 }
 
 /// The cells of these recipes, each repeat with a seed of its own.
@@ -230,146 +344,6 @@ fn told(variant: &str, mut scenario: Scenario) -> Scenario {
     }
 }
 
-#[derive(Default)]
-struct Plan {
-    recipes: Vec<Recipe>,
-    /// Of each of those that follow.
-    repeats: u32,
-}
-
-/// Part, scenario and point.
-type Place<'a> = (&'static str, &'a str, &'a str);
-
-impl Plan {
-    fn core(&mut self, budget: Budget) {
-        let more: &[f64] = match budget {
-            Budget::Quick => &[],
-            _ => &[0.011, 0.0125],
-        };
-        for period in [PERIOD, 0.010].iter().chain(more) {
-            let point = format!("d={}ms", period * 1e3);
-            for variant in CORE {
-                self.every(("core", "S1", &point), &[variant], &one(*period));
-                self.every(("core", "S2", &point), &[variant], &two(*period));
-            }
-        }
-        let point = format!("d={}ms", PERIOD * 1e3);
-        let place = ("core", "S2", point.as_str());
-        self.every(place, &["score+silent", "adaptive+silent"], &two(PERIOD));
-        let weights =
-            two(PERIOD).each(|worker| worker.weight = Some((0.050 / worker.mean).round() as u16));
-        self.every(place, &["weighted"], &weights);
-    }
-
-    fn sweeps(&mut self, budget: Budget) {
-        let relaxed = 0.0125;
-        for seconds in [0.1, 0.3, 1.0, 3.0, 5.0] {
-            let scenario = two(PERIOD).each(|worker| worker.reports = Reports::Every(seconds));
-            let point = format!("every={seconds}s");
-            let place = ("report interval", "S2", point.as_str());
-            self.every(place, &["score", "adaptive", "adaptive+events"], &scenario);
-        }
-        for ratio in [1.0, 2.0, 4.0, 8.0] {
-            let scenario = thesis(&[0.025, 0.025, 0.025 * ratio], 1.0).at_load(0.95);
-            let point = format!("1:{ratio}");
-            self.every(
-                ("heterogeneity", "0.95", &point),
-                &SWEPT,
-                &lasting(scenario),
-            );
-        }
-        let slow = one(relaxed).with(What::Slow(4.0), 1, 5.0, 5.0);
-        self.every(("slow-down", "S1", "25 to 100 ms for 5 s"), &SWEPT, &slow);
-        let burst = two(relaxed).with(What::Burst(100), 0, 7.3, 0.0);
-        self.every(("burst", "S2", "100 at once"), &SWEPT, &burst);
-        let exponential = two(relaxed).with_law(Law::Exponential);
-        self.every(("service", "S2", "exponential"), &SWEPT, &exponential);
-        let away = two(0.025).with(What::Cut, 1, 5.0, 5.0);
-        self.every(("leave and join", "S2", "one away for 5 s"), &SWEPT, &away);
-        let mut distant = two(relaxed);
-        if let Some(worker) = distant.workers.get_mut(1) {
-            worker.rtt = 0.100;
-        }
-        self.every(("link", "S2", "50 ms to one"), &SWEPT, &distant);
-        let sizes: &[usize] = match budget {
-            Budget::Quick => &[3, 10],
-            _ => &[3, 10, 30, 100],
-        };
-        for count in sizes {
-            // The more members, the longer each message, so that one machine can do it.
-            let unit = 0.025 * (*count as f64 / 10.0).max(1.0);
-            let mean = |at| unit * if at < count.div_ceil(2) { 1.0 } else { 2.0 };
-            let scenario = Scenario {
-                law: Law::Exponential,
-                arrivals: Arrivals::Poisson,
-                ..thesis(&(0..*count).map(mean).collect::<Vec<f64>>(), 1.0)
-            };
-            let point = format!("members={count}");
-            let scenario = lasting(scenario.at_load(0.8));
-            self.every(("group", "0.8", &point), &SWEPT, &scenario);
-        }
-    }
-
-    fn bars(&mut self, budget: Budget) {
-        for condition in rows::CONDITIONS.iter() {
-            let is_far = |worker: &Worker| worker.rtt > LOOPBACK_MAX;
-            let scenario = condition.scenario();
-            if scenario.workers.iter().any(is_far) {
-                // Delays that are made above TCP are not what the row is about.
-                continue;
-            }
-            if let Some(scenario) = affordable(scenario, budget) {
-                let place = ("bars", condition.name.as_str(), "");
-                self.add(place, "adaptive", scenario, Some(condition.bar));
-            }
-        }
-    }
-
-    fn every(&mut self, place: Place<'_>, variants: &[&str], scenario: &Scenario) {
-        for variant in variants {
-            self.add(place, variant, scenario.clone(), None);
-        }
-    }
-
-    fn add(
-        &mut self,
-        (part, name, point): Place<'_>,
-        variant: &str,
-        scenario: Scenario,
-        bars: Option<(f64, f64)>,
-    ) {
-        // Everybody has reported before the first message comes, whoever reports: all variants get it at the same time.
-        let quiet = scenario.quiet + longest_interval(&scenario.workers);
-        let told = told(variant, scenario.clone());
-        let leg = plan::mqtt(qos(told.reliability) as u8);
-        let lasts = scenario.messages as f64 / scenario.rate;
-        let mut draft = plan::cell("E5", "thalweg", leg)
-            .at("part", part)
-            .at("scenario", name)
-            .at("point", point)
-            .at("strategy", variant)
-            .open(scenario.rate, 1)
-            .with(|cell| {
-                cell.driver = Driver::Bare;
-                cell.workload = Workload::Fixed { bytes: 100 };
-                cell.phases = plan::phases(scenario.quiet, 0.0, lasts, 20.0);
-            });
-        if part == "core" {
-            let means = scenario
-                .workers
-                .iter()
-                .map(|it| (it.mean * 1e3).to_string());
-            draft = draft.at("members", means.collect::<Vec<_>>().join("/"));
-        }
-        self.recipes.push(Recipe {
-            cell: draft.into_cell(),
-            repeats: self.repeats,
-            scenario: Scenario { quiet, ..told },
-            bars,
-        });
-    }
-}
-
 /// A scenario of the simulator as one machine can run it in real time: where there are more messages a second than
 /// [`RATE_MAX`], each takes longer, so that the load is the same. Nothing if there is no time for it.
 fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
@@ -405,46 +379,6 @@ fn affordable(scenario: Scenario, budget: Budget) -> Option<Scenario> {
 pub const LOOPBACK_MAX: f64 = 0.001;
 /// Messages a second of one row.
 const RATE_MAX: f64 = 700.0;
-
-/// A scenario that lasts as long as the thesis's.
-fn lasting(scenario: Scenario) -> Scenario {
-    let messages = (LASTS * scenario.rate) as usize;
-    Scenario {
-        messages,
-        ..scenario
-    }
-}
-
-/// Scenario 1: three equal members.
-fn one(period: f64) -> Scenario {
-    thesis(&[0.025, 0.025, 0.025], period)
-}
-
-/// Scenario 2: one of three is half as fast.
-fn two(period: f64) -> Scenario {
-    thesis(&[0.025, 0.025, 0.050], period)
-}
-
-/// Members of the thesis: QoS 0, a report each second, a time that is always the same.
-fn thesis(means: &[f64], period: f64) -> Scenario {
-    let workers = means
-        .iter()
-        .map(|mean| Worker {
-            rtt: 0.0,
-            jitter: 0.0,
-            ..worker(*mean)
-        })
-        .collect();
-    Scenario {
-        law: Law::Deterministic,
-        arrivals: Arrivals::Periodic,
-        rate: 1.0 / period,
-        messages: (LASTS / period) as usize,
-        quiet: 0.3,
-        ..Scenario::of(workers)
-    }
-    .at_most_once(Reports::Every(1.0))
-}
 
 #[cfg(test)]
 mod tests {
@@ -500,7 +434,7 @@ mod tests {
         let recipes: HashSet<_> = cells.iter().map(|cell| &cell.axes).collect();
         assert_eq!(
             (cells.len(), recipes.len()),
-            (10 * recipes.len(), 2 * 4 * CORE.len() + 3)
+            (10 * recipes.len(), 2 * 4 * 7 + 3)
         );
     }
 
