@@ -643,6 +643,16 @@ pub struct Messages {
     pub lines: Vec<String>,
 }
 
+/// A field of a table; empty for nothing.
+pub fn maybe<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// A time in nanoseconds as tables have it.
+pub fn micros(nanos: Option<u64>) -> String {
+    maybe(nanos.map(|nanos| nanos / 1000))
+}
+
 /// A second of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {

@@ -1,7 +1,7 @@
 //! What happened in a course, and the row of each step that follows from it.
 
 use super::plan::step_of;
-use crate::cell::{Cell, Measured, Messages, Row, Second, Standing};
+use crate::cell::{Cell, Measured, Messages, Row, Second, Standing, maybe, micros};
 use crate::load::{Books, Got, Header, Sent, Times};
 use crate::net::Wire;
 use crate::studies::group;
@@ -193,20 +193,12 @@ impl Trial {
 impl Message {
     /// Its line in `messages.csv`; empty for what did not happen.
     fn line(&self) -> String {
-        let number = |it: Option<u64>| it.map_or_else(String::new, |it| it.to_string());
-        let micros = |at: Option<u64>| number(at.map(|at| at / 1000));
-        format!(
-            "{},{},{},{},{},{},{},{},{}",
-            self.flow,
-            micros(Some(self.intended)),
-            micros(self.sent),
-            micros(self.received),
-            number(self.rank),
-            self.copies,
-            self.published_over,
-            self.received_over,
-            self.outcome,
-        )
+        let times = [Some(self.intended), self.sent, self.received].map(micros);
+        let (flow, times, rank, copies) =
+            (self.flow, times.join(","), maybe(self.rank), self.copies);
+        let (published, received, outcome) =
+            (&self.published_over, &self.received_over, self.outcome);
+        format!("{flow},{times},{rank},{copies},{published},{received},{outcome}")
     }
 }
 

@@ -23,7 +23,7 @@ use thalweg_mqtt::{
 };
 
 use super::plan::{LOOPBACK_MAX, Task, qos};
-use super::trial::{Message, NEVER, Trial};
+use super::trial::{Message, Trial};
 use crate::drivers::socket::Socket;
 use crate::load::{Header, Layout, SECOND, SideTable, clock};
 use crate::sim::random::Random;
@@ -446,12 +446,12 @@ impl<'t> Stage<'t> {
         message.deliveries += 1;
         if publish.dup {
             message.marked += 1;
-            message.resent = message.resent.min(now);
+            message.resent.get_or_insert(now);
         }
         if message.deliveries == 1 {
-            (message.received, message.member) = (now, worker as u16);
+            (message.received, message.member) = (Some(now), Some(worker as u16));
         } else {
-            message.again = message.again.min(now);
+            message.again.get_or_insert(now);
         }
         let reliability = match publish.qos {
             QoS::AtMostOnce => Reliability::AtMostOnce,
@@ -470,8 +470,8 @@ impl<'t> Stage<'t> {
             self.sleeps(worker, begun);
             let now = self.since();
             let message = self.trial.messages.get_mut(begun.job);
-            if let Some(message) = message.filter(|message| message.taken == NEVER) {
-                (message.taken, message.member) = (now, worker as u16);
+            if let Some(message) = message.filter(|message| message.taken.is_none()) {
+                (message.taken, message.member) = (Some(now), Some(worker as u16));
             }
         }
         self.jobs = jobs;
@@ -518,7 +518,10 @@ impl<'t> Stage<'t> {
         self.phase = Phase::Running;
         self.begun = self.now;
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
-        let due = |job: &Job| Message::due(nanos(job.at));
+        let due = |job: &Job| Message {
+            intended: nanos(job.at),
+            ..Message::default()
+        };
         self.trial.messages = self.jobs.iter().map(due).collect();
         for (index, incident) in self.task.scenario.incidents.iter().enumerate() {
             let at = self.begun + nanos(incident.at);
@@ -573,7 +576,7 @@ impl<'t> Stage<'t> {
                 self.at(self.now + 1_000_000, Due::Publish);
                 return Ok(());
             }
-            message.sent = now;
+            message.sent = Some(now);
             self.next += 1;
         }
         self.phase = Phase::Draining;
@@ -589,8 +592,8 @@ impl<'t> Stage<'t> {
         self.trial.late.push(finished.late as f64 * 1e-3);
         if let Some(message) = self.trial.messages.get_mut(finished.job) {
             message.processed += 1;
-            if message.done == NEVER {
-                (message.done, message.member) = (now, worker as u16);
+            if message.done.is_none() {
+                (message.done, message.member) = (Some(now), Some(worker as u16));
                 self.unfinished -= 1;
             }
         }
@@ -631,7 +634,8 @@ impl<'t> Stage<'t> {
     }
 
     fn happens(&mut self, incident: Incident) {
-        self.trial.incident = self.trial.incident.min(self.since());
+        let since = self.since();
+        self.trial.incident.get_or_insert(since);
         let Incident { what, worker, .. } = incident;
         let it = &mut self.workers[worker];
         match what {

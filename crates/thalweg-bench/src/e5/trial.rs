@@ -3,66 +3,45 @@
 use std::collections::BTreeMap;
 
 use super::plan::Task;
-use crate::cell::{Measured, Messages, Row, Standing};
+use crate::cell::{Measured, Messages, Row, Standing, maybe, micros};
 use crate::load::books::quantiles;
 use crate::report::stat::{mean, quantile};
 
-/// A message, in nanoseconds since the trial's first moment; [`NEVER`] for what did not happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A message, in nanoseconds since the trial's first moment; none for what did not happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// When it should have been published.
     pub intended: u64,
-    pub sent: u64,
+    pub sent: Option<u64>,
     /// When a worker had it first.
-    pub received: u64,
+    pub received: Option<u64>,
     /// When a worker took it from its queue first.
-    pub taken: u64,
+    pub taken: Option<u64>,
     /// When it was processed first.
-    pub done: u64,
-    /// The member that processed it first, or else received it first; [`NOBODY`] if none received it.
-    pub member: u16,
+    pub done: Option<u64>,
+    /// The member that processed it first, or else received it first.
+    pub member: Option<u16>,
     /// How often it was delivered.
     pub deliveries: u16,
     /// When it was delivered for the second time.
-    pub again: u64,
+    pub again: Option<u64>,
     /// How many deliveries were marked as repetitions.
     pub marked: u16,
     /// When it was first delivered with a mark.
-    pub resent: u64,
+    pub resent: Option<u64>,
     /// How often it was processed.
     pub processed: u16,
 }
 
-/// What did not happen.
-pub const NEVER: u64 = u64::MAX;
-const NOBODY: u16 = u16::MAX;
-
 impl Message {
-    /// One that is still to be sent.
-    pub fn due(intended: u64) -> Message {
-        Message {
-            intended,
-            sent: NEVER,
-            received: NEVER,
-            taken: NEVER,
-            done: NEVER,
-            member: NOBODY,
-            deliveries: 0,
-            again: NEVER,
-            marked: 0,
-            resent: NEVER,
-            processed: 0,
-        }
-    }
-
     /// Milliseconds from publish until a worker took it from its queue: the latency of the thesis.
     fn wait_ms(&self) -> Option<f64> {
-        (self.taken != NEVER).then(|| ms(self.taken.saturating_sub(self.intended)))
+        Some(ms(self.taken?.saturating_sub(self.intended)))
     }
 
     /// Milliseconds from publish until it was processed.
     fn response_ms(&self) -> Option<f64> {
-        (self.done != NEVER).then(|| ms(self.done.saturating_sub(self.intended)))
+        Some(ms(self.done?.saturating_sub(self.intended)))
     }
 
     /// Whether its first receiver did not process it: another one got it, or the same one again. If its first delivery was
@@ -71,29 +50,13 @@ impl Message {
         self.marked > 0 || self.deliveries > 1
     }
 
-    /// Its line in `messages.csv`; empty for what did not happen.
+    /// Its line in `messages.csv`.
     fn line(&self) -> String {
-        let micros = |nanos: u64| match nanos {
-            NEVER => String::new(),
-            _ => (nanos / 1000).to_string(),
-        };
-        let member = match self.member {
-            NOBODY => String::new(),
-            member => member.to_string(),
-        };
-        let times = [
-            self.intended,
-            self.sent,
-            self.received,
-            self.taken,
-            self.done,
-        ];
-        let (times, again, resent) = (times.map(micros), micros(self.again), micros(self.resent));
+        let times = [self.sent, self.received, self.taken, self.done].map(micros);
+        let (intended, times) = (self.intended / 1000, times.join(","));
+        let (member, again, resent) = (maybe(self.member), micros(self.again), micros(self.resent));
         let (deliveries, marked, processed) = (self.deliveries, self.marked, self.processed);
-        format!(
-            "{},{member},{deliveries},{again},{marked},{resent},{processed}",
-            times.join(",")
-        )
+        format!("{intended},{times},{member},{deliveries},{again},{marked},{resent},{processed}")
     }
 }
 
@@ -117,8 +80,8 @@ pub struct Trial<'t> {
     pub worker_bytes: u64,
     /// Connections that the broker ended.
     pub closed: u32,
-    /// When the incident of the trial happened, in nanoseconds; [`NEVER`] without one.
-    pub incident: u64,
+    /// When the incident of the trial happened, in nanoseconds.
+    pub incident: Option<u64>,
     pub messages: Vec<Message>,
 }
 
@@ -133,7 +96,7 @@ impl Trial<'_> {
             reports: 0,
             worker_bytes: 0,
             closed: 0,
-            incident: NEVER,
+            incident: None,
             messages: Vec::new(),
         }
     }
@@ -143,15 +106,15 @@ impl Trial<'_> {
     }
 
     fn waits_of(&self, member: u16) -> impl Iterator<Item = f64> {
-        let mine = self.messages.iter().filter(move |it| it.member == member);
+        let mine = self.messages.iter();
+        let mine = mine.filter(move |it| it.member == Some(member));
         mine.filter_map(Message::wait_ms)
     }
 
     /// What of it is kept. Takes its time.
     pub fn measured(&self) -> Measured {
-        let lag = |it: &Message| it.sent.saturating_sub(it.intended) as f64 * 1e-3;
-        let sent = self.messages.iter().filter(|it| it.sent != NEVER);
-        let mut lag: Vec<f64> = sent.map(lag).collect();
+        let lag = |it: &Message| Some(it.sent?.saturating_sub(it.intended) as f64 * 1e-3);
+        let mut lag: Vec<f64> = self.messages.iter().filter_map(lag).collect();
         let (sent, lag) = (lag.len() as u64, quantile(&mut lag, 0.99));
         let mut late = self.late.clone();
         let wake = [
@@ -164,13 +127,16 @@ impl Trial<'_> {
             None => judged(self.task, &self.messages, lag, wake),
         };
         let mut measured = Measured::nothing(standing.clone());
-        for message in self.messages.iter().filter(|it| it.taken != NEVER) {
-            let since = |at: u64| message.taken.saturating_sub(at);
+        for message in &self.messages {
+            let Some(taken) = message.taken else { continue };
             // A histogram that grows takes every number.
-            let _ = measured.response.record(since(message.intended));
-            let _ = measured.service.record(since(message.sent));
+            let _ = measured
+                .response
+                .record(taken.saturating_sub(message.intended));
+            let sent = message.sent.unwrap_or(u64::MAX);
+            let _ = measured.service.record(taken.saturating_sub(sent));
         }
-        let lost = self.count(|it| it.sent != NEVER && it.done == NEVER) as u64;
+        let lost = self.count(|it| it.sent.is_some() && it.done.is_none()) as u64;
         let mut more = self.figures();
         let names = ["wake_mean_us", "wake_p99_us", "wake_max_us"].map(str::to_owned);
         more.extend(names.into_iter().zip(wake));
@@ -225,17 +191,16 @@ impl Trial<'_> {
                 self.count(|it| it.deliveries > 1 && it.marked + 1 < it.deliveries),
             ),
         ];
-        if self.incident != NEVER {
+        if let Some(incident) = self.incident {
             // The longest time until a message that was with a member when something happened to it, or was sent there
             // afterwards, came to a member that processed it. Without a mark it is a fault, but it came.
             let after = |it: &Message| {
-                ms(it
-                    .resent
-                    .min(it.again)
-                    .saturating_sub(it.intended.max(self.incident)))
+                let came = it.resent.into_iter().chain(it.again).min();
+                let since = it.intended.max(incident);
+                ms(came.unwrap_or(u64::MAX).saturating_sub(since))
             };
             let repeated = self.messages.iter().filter(|it| it.is_repeated());
-            figures.push(("incident_s", self.incident as f64 * 1e-9));
+            figures.push(("incident_s", incident as f64 * 1e-9));
             figures.push(("repeated_after_ms", repeated.map(after).fold(0.0, f64::max)));
         }
         if let Some([bars, virtually]) = task.bars {
@@ -256,17 +221,17 @@ impl Trial<'_> {
 
     /// What the thesis says of each of its three members.
     fn by_member(&self, more: &mut BTreeMap<String, f64>) {
-        let received = self.count(|it| it.member != NOBODY);
+        let received = self.count(|it| it.member.is_some());
         for member in 0..MEMBERS as u16 {
             let steady = self.messages.iter().skip(500).take(500);
             let waits: Vec<f64> = steady
-                .filter(|it| it.member == member)
+                .filter(|it| it.member == Some(member))
                 .filter_map(Message::wait_ms)
                 .collect();
             let middle = mean(waits.iter().copied());
             let deviation = mean(waits.iter().map(|wait| (wait - middle).powi(2))).sqrt();
             let figures = [
-                100.0 * self.count(|it| it.member == member) / received.max(1.0),
+                100.0 * self.count(|it| it.member == Some(member)) / received.max(1.0),
                 mean(self.waits_of(member)),
                 waits.len() as f64,
                 waits.iter().copied().fold(f64::INFINITY, f64::min),
@@ -277,15 +242,15 @@ impl Trial<'_> {
             more.extend(of_member(member.into()).into_iter().zip(figures));
         }
         let apart = (mean(self.waits_of(0)) - mean(self.waits_of(1))).abs();
-        let members: Vec<u16> = self.messages.iter().map(|it| it.member).collect();
+        let members: Vec<Option<u16>> = self.messages.iter().map(|it| it.member).collect();
         let first = members.get(..MEMBERS).unwrap_or_default();
-        let is_whole = (0..MEMBERS as u16).all(|member| first.contains(&member));
+        let is_whole = (0..MEMBERS as u16).all(|member| first.contains(&Some(member)));
         let later = members.iter().skip(MEMBERS);
         let in_turn = is_whole && members.iter().zip(later).all(|(one, next)| one == next);
         // In turn, the slow member falls behind by the same time with each message.
         let slow = self.task.scenario.workers.last().map_or(0.0, |it| it.mean);
         let step = 1e3 * (slow - 3.0 / self.task.scenario.rate);
-        let last = self.messages.iter().filter(|it| it.member == 2);
+        let last = self.messages.iter().filter(|it| it.member == Some(2));
         let gap = |(k, it): (usize, &Message)| Some((it.wait_ms()? - k as f64 * step).abs());
         let mut gaps: Vec<f64> = last.enumerate().filter_map(gap).collect();
         let figures = [
@@ -321,23 +286,15 @@ t_resent_us,processed";
 /// Whether what was measured counts, and why not.
 fn judged(task: &Task, messages: &[Message], lag_p99_us: f64, wake_us: [f64; 3]) -> Standing {
     let [wake_mean, wake_p99, _] = wake_us;
-    let mut sent = messages.iter().filter(|message| message.sent != NEVER);
-    let part = sent.clone().count() as f64 / messages.len() as f64;
-    let Some((first, last)) = sent
-        .next()
-        .map(|first| (first, sent.next_back().unwrap_or(first)))
-    else {
+    let times = |it: &Message| Some((it.intended, it.sent?));
+    let sent: Vec<(u64, u64)> = messages.iter().filter_map(times).collect();
+    let (Some(first), Some(last)) = (sent.first(), sent.last()) else {
         return Standing::Invalid("nothing was sent".to_owned());
     };
     // The rate at which messages left, as a part of that at which they should have.
-    let meant = (last.intended - first.intended) as f64;
-    let took = last.sent.saturating_sub(first.sent) as f64;
-    let achieved = part
-        * if took > 0.0 {
-            (meant / took).min(1.0)
-        } else {
-            1.0
-        };
+    let (meant, took) = (last.0 - first.0, last.1.saturating_sub(first.1));
+    let part = sent.len() as f64 / messages.len() as f64;
+    let achieved = part * (meant.max(1) as f64 / took.max(1) as f64).min(1.0);
     let means = task.scenario.workers.iter().map(|worker| worker.mean);
     let quickest = means.fold(f64::INFINITY, f64::min) * 1e6;
     // A tenth of the period.

@@ -1,7 +1,7 @@
 //! The columns of `trials.csv`: a table that the head, the lines and `columns.md` are made of.
 
 use crate::cell::{
-    CallCounter, Calls, Cell, Load, Protocol, Quantiles, Row, Standing, Workload, word,
+    CallCounter, Calls, Cell, Load, Protocol, Quantiles, Row, Standing, Workload, maybe, word,
 };
 
 struct Column {
@@ -45,10 +45,6 @@ fn number(number: f64) -> String {
         true => ((number * 1e6).round() / 1e6).to_string(),
         false => String::new(),
     }
-}
-
-fn maybe<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
 }
 
 fn per_second(count: u64, row: &Row) -> String {
