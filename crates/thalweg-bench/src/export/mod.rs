@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::cell::{Cell, valid};
 use crate::command::Outcome;
 use crate::results::metric::{METRICS, Unit};
-use crate::results::{Results, histogram, percentiles, quoted, read};
+use crate::results::{Results, histograms, percentiles, quoted, read};
 
 /// `thalweg bench export …`
 #[derive(Args, Clone, Debug)]
@@ -117,7 +117,7 @@ fn hgrm(dir: &Path, found: &Results, out: &mut dyn Write) -> io::Result<()> {
     for (cell, _) in valid(&found.trials) {
         let name = format!("{} {}", cell.experiment, cell.point());
         let name = name.trim().to_owned();
-        let response = histogram(dir, &cell.key())?.response;
+        let [response, _] = histograms(dir, &cell.key())?;
         match points.iter_mut().find(|(other, _)| *other == name) {
             // Percentiles of several trials are never averaged.
             Some((_, all)) => all

@@ -61,21 +61,18 @@ pub fn read(folder: &Path) -> io::Result<Input> {
         let Some(group) = groups.iter_mut().find(|group| name_of(&group.cell) == name) else {
             continue;
         };
-        let Ok(latency) = results::histogram(folder, &cell.key()) else {
+        let Ok([response, _]) = results::histograms(folder, &cell.key()) else {
             continue;
         };
         match &mut group.response {
-            Some(all) => all
-                .add(&latency.response)
-                .map_err(|error| io::Error::other(error.to_string()))?,
-            None => group.response = Some(latency.response),
+            Some(all) => all.add(&response).map_err(io::Error::other)?,
+            None => group.response = Some(response),
         }
     }
     let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let drawn = if folder.join("latency").exists() {
-        HashMap::new()
-    } else {
-        tables(&folder.join("figures"))?
+    let drawn = match folder.join("latency").exists() {
+        true => HashMap::new(),
+        false => tables(&folder.join("figures"))?,
     };
     Ok(Input {
         about: found.about,
@@ -91,14 +88,10 @@ fn tables(folder: &Path) -> io::Result<HashMap<String, String>> {
     let mut all = HashMap::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry?.path();
-        if let Some(name) = path
-            .file_stem()
-            .filter(|_| path.extension().is_some_and(|it| it == "csv"))
-        {
-            all.insert(
-                name.to_string_lossy().into_owned(),
-                fs::read_to_string(&path)?,
-            );
+        let is_table = path.extension().is_some_and(|it| it == "csv");
+        if let Some(name) = path.file_stem().filter(|_| is_table) {
+            let name = name.to_string_lossy().into_owned();
+            all.insert(name, fs::read_to_string(&path)?);
         }
     }
     Ok(all)

@@ -17,21 +17,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::writer::{named, replace};
 
-/// Latencies of a trial, nanoseconds.
-#[derive(Clone, Debug)]
-pub struct Latency {
-    /// Since it was to be sent.
-    pub response: Histogram<u64>,
-    /// Since it was sent.
-    pub service: Histogram<u64>,
-}
+/// What each trial has two of: times since it was to be sent, and since it was sent.
+const NAMES: [&str; 2] = ["response", "service"];
 
-/// Latencies of the trial of that key.
-pub fn histogram(folder: &Path, key: &str) -> io::Result<Latency> {
+/// Response and service times of the trial of that key, in nanoseconds.
+pub fn histograms(folder: &Path, key: &str) -> io::Result<[Histogram<u64>; 2]> {
     let file = path(folder, key, "hlog");
     let text = fs::read(&file).map_err(named(&file))?;
     let broken = |what: &str| io::Error::other(format!("{}: {what}", file.display()));
-    let (mut response, mut service) = (None, None);
+    let mut all = [None, None];
     for entry in IntervalLogIterator::new(&text) {
         let entry = entry.map_err(|_| broken("this is no histogram log"))?;
         let LogEntry::Interval(interval) = entry else {
@@ -45,20 +39,24 @@ pub fn histogram(folder: &Path, key: &str) -> io::Result<Latency> {
             .map_err(|_| broken("no V2 histogram"))?;
         // One that was read would refuse to take longer times from another.
         found.auto(true);
-        match interval.tag().map(|tag| tag.as_str()) {
-            Some("response") => response = Some(found),
-            Some("service") => service = Some(found),
-            _ => {}
+        let tag = interval.tag().map(|tag| tag.as_str());
+        if let Some(at) = NAMES.iter().position(|name| tag == Some(name)) {
+            all[at] = Some(found);
         }
     }
-    match (response, service) {
-        (Some(response), Some(service)) => Ok(Latency { response, service }),
+    match all {
+        [Some(response), Some(service)] => Ok([response, service]),
         _ => Err(broken("response or service is missing")),
     }
 }
 
-/// Writes a trial's latencies.
-pub fn write(folder: &Path, key: &str, lasted: Duration, latency: &Latency) -> io::Result<()> {
+/// Writes a trial's latencies: response and service.
+pub fn write(
+    folder: &Path,
+    key: &str,
+    lasted: Duration,
+    latencies: [&Histogram<u64>; 2],
+) -> io::Result<()> {
     let mut log = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     {
@@ -66,24 +64,18 @@ pub fn write(folder: &Path, key: &str, lasted: Duration, latency: &Latency) -> i
             .add_comment("thalweg bench; nanoseconds; both histograms are of the measured phase")
             .with_max_value_divisor(1e6)
             .begin_log_with(&mut log, &mut serializer)?;
-        for (name, histogram) in [
-            ("response", &latency.response),
-            ("service", &latency.service),
-        ] {
+        for (name, histogram) in NAMES.into_iter().zip(latencies) {
             writer
                 .write_histogram(histogram, Duration::ZERO, lasted, Tag::new(name))
                 .map_err(|error| io::Error::other(format!("{error:?}")))?;
         }
     }
     replace(&path(folder, key, "hlog"), &log)?;
-    replace(
-        &path(folder, key, "hgrm"),
-        percentiles(&latency.response).as_bytes(),
-    )?;
-    replace(
-        &path(folder, key, "service.hgrm"),
-        percentiles(&latency.service).as_bytes(),
-    )
+    for (ending, histogram) in ["hgrm", "service.hgrm"].into_iter().zip(latencies) {
+        let text = percentiles(histogram);
+        replace(&path(folder, key, ending), text.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// The percentiles in microseconds, as HdrHistogram's programs print them.
@@ -119,13 +111,9 @@ pub fn percentiles(histogram: &Histogram<u64>) -> String {
 
 /// The name of a trial's files without the ending: its key, shortened where file systems end.
 pub fn file_name(key: &str) -> String {
-    match key.char_indices().nth(NAME_CHARS_MAX) {
+    match key.get(..NAME_CHARS_MAX).filter(|begin| *begin != key) {
         None => key.to_owned(),
-        Some((end, _)) => format!(
-            "{}-{:016x}",
-            key.get(..end).unwrap_or_default(),
-            xxh3_64(key.as_bytes())
-        ),
+        Some(begin) => format!("{begin}-{:016x}", xxh3_64(key.as_bytes())),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::columns;
-use super::latency::{self, Latency};
+use super::latency;
 use super::reader::{self, TrialRecord, whole_lines};
 use super::unix_seconds;
 use crate::cell::{Cell, Measured, Messages, Second};
@@ -97,34 +97,26 @@ impl Writer {
             )));
         }
         let measured: BTreeSet<String> = trials.iter().map(|(cell, _)| cell.key()).collect();
-        let lines = trials
-            .iter()
-            .map(|(cell, row)| line_of(cell, row))
-            .collect::<io::Result<Vec<_>>>()?;
-        let table = trials
-            .iter()
-            .map(|(cell, row)| columns::line(cell, row))
-            .collect::<Vec<_>>();
+        let lines = trials.iter().map(|(cell, row)| line_of(cell, row));
+        let lines = lines.collect::<io::Result<Vec<_>>>()?;
+        let table = trials.iter().map(|(cell, row)| columns::line(cell, row));
+        let table = table.collect::<Vec<_>>();
         // All tables are written anew: whatever belongs to a trial that did not end is dropped.
         let cells = begin(folder, "cells.jsonl", None, lines)?;
         let trials = begin(folder, "trials.csv", Some(&columns::head()), table)?;
-        let known = |name: &str| {
-            kept(folder, name, |line| {
-                line.split(',')
-                    .next()
-                    .is_some_and(|key| measured.contains(key))
-            })
+        let is_known = |line: &str| {
+            let key = line.split(',').next();
+            key.is_some_and(|key| measured.contains(key))
         };
+        let known = |name: &str| kept(folder, name, is_known);
         let again = |name, head| begin(folder, name, Some(head), known(name)?);
         let seconds = again("timeseries.csv", SECONDS_HEAD)?;
         let resources = again("resources.csv", RESOURCES_HEAD)?;
         let events = kept(folder, "events.jsonl", |line| {
             let event = serde_json::from_str::<Value>(line).unwrap_or_default();
             // Those without a key are of the run.
-            event["what"].is_string()
-                && event["key"]
-                    .as_str()
-                    .is_none_or(|key| measured.contains(key))
+            let key = event["key"].as_str();
+            event["what"].is_string() && key.is_none_or(|key| measured.contains(key))
         })?;
         let events = begin(folder, "events.jsonl", None, events)?;
         // Only some studies have it.
@@ -162,12 +154,9 @@ impl Writer {
                 "{key} has been written already: two cells differ in nothing but settings"
             )));
         }
-        let latency = Latency {
-            response: measured.response.clone(),
-            service: measured.service.clone(),
-        };
         let lasted = Duration::try_from_secs_f64(measured.row.seconds).unwrap_or_default();
-        latency::write(&self.folder, &key, lasted, &latency)
+        let latencies = [&measured.response, &measured.service];
+        latency::write(&self.folder, &key, lasted, latencies)
             .map_err(named(&self.folder.join("latency")))?;
         self.seconds
             .append(seconds(&key, &measured.seconds).as_bytes())?;
