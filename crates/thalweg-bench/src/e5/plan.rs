@@ -36,8 +36,7 @@ struct Draft {
     part: String,
     scenario: String,
     point: String,
-    /// As the broker's settings name them, and behind a `+` how the broker is told ([`told`]), where that is not as the scenario
-    /// says.
+    /// As the broker's settings name them; behind a `+` is how the broker is told ([`told`]), if not as the scenario says.
     strategies: Vec<String>,
     /// Whether a quick run leaves it out.
     long: bool,

@@ -55,6 +55,20 @@ pub enum Look {
     Beside,
 }
 
+impl Series {
+    pub fn of(
+        name: impl Into<String>,
+        look: Look,
+        points: impl IntoIterator<Item = Point>,
+    ) -> Series {
+        Series {
+            name: name.into(),
+            look,
+            points: points.into_iter().collect(),
+        }
+    }
+}
+
 impl Point {
     /// A point without an interval.
     pub fn at(x: f64, y: f64) -> Point {
@@ -261,11 +275,7 @@ pub(super) fn again(table: &str) -> Vec<Series> {
         let point = Point::at(x, y);
         match all.last_mut().filter(|series| series.name == *name) {
             Some(series) => series.points.push(point),
-            None => all.push(Series {
-                name: (*name).to_owned(),
-                look: Look::Curve,
-                points: vec![point],
-            }),
+            None => all.push(Series::of(*name, Look::Curve, [point])),
         }
     }
     all
@@ -311,19 +321,15 @@ mod tests {
             x: Axis::log("pairs"),
             y: Axis::log("delivered, messages/s"),
             series: vec![
-                Series {
-                    name: "thalweg <MQTT>".to_owned(),
-                    look: Look::Line,
-                    points: vec![
+                Series::of(
+                    "thalweg <MQTT>",
+                    Look::Line,
+                    [
                         Point::with_half(10.0, 2000.0, 100.0),
                         Point::with_half(80.0, 17_000.0, f64::NAN),
                     ],
-                },
-                Series {
-                    name: "nothing".to_owned(),
-                    look: Look::Line,
-                    points: vec![Point::at(0.0, -1.0)],
-                },
+                ),
+                Series::of("nothing", Look::Line, [Point::at(0.0, -1.0)]),
             ],
             limits: vec![(30_000.0, "link".to_owned())],
         }

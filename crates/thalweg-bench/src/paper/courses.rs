@@ -63,14 +63,10 @@ fn messages(input: &Input, condition: &Condition<'_>, goal: &str) -> Vec<Series>
         .filter_map(|step| input.messages.get(&step.cell.key()))
         .flatten()
         .collect();
-    let of = |(number, (_, name)): (usize, &([&str; 2], &str))| Series {
-        name: (*name).to_owned(),
-        look: Look::Dots,
-        points: messages
-            .iter()
-            .filter(|message| message.by == Some(number))
-            .map(|message| Point::at(message.intended_s, message.wait_ms.max(0.05)))
-            .collect(),
+    let of = |(number, (_, name)): (usize, &([&str; 2], &str))| {
+        let mine = messages.iter().filter(|it| it.by == Some(number));
+        let points = mine.map(|it| Point::at(it.intended_s, it.wait_ms.max(0.05)));
+        Series::of(*name, Look::Dots, points)
     };
     let mut all: Vec<Series> = WAYS.iter().enumerate().map(of).collect();
     all.retain(|series| !series.points.is_empty());

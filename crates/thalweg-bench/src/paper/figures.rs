@@ -217,22 +217,17 @@ impl Draft {
         let x = |group: &Group| number(group.cell.axes.get(&self.x.of)?);
         let all = groups.iter().copied();
         let mut lines = series(all, |group| self.name_of(group), x, of(&self.y.of));
-        let beside = |name: &str, points| Series {
-            name: name.to_owned(),
-            look: Look::Beside,
-            points,
-        };
         if self.offered {
             let point = |group: &&Group| Some(Point::at(x(group)?, group.offered_per_s()?.mean));
             let mut offered: Vec<Point> = groups.iter().filter_map(point).collect();
             offered.sort_by(|a, b| a.x.total_cmp(&b.x));
             // All systems are offered the same.
             offered.dedup_by_key(|point| point.x);
-            lines.push(beside("offered", offered));
+            lines.push(Series::of("offered", Look::Beside, offered));
         }
         lines.extend(self.beside.iter().map(|line| {
             let points = line.points.iter().map(|(x, y)| Point::at(*x, *y));
-            beside(&line.name, points.collect())
+            Series::of(&line.name, Look::Beside, points)
         }));
         Chart {
             limits: self.limits.clone(),
@@ -329,11 +324,7 @@ pub(super) fn series<'g>(
     }
     let line = |(name, mut points): (String, Vec<Point>)| {
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Series {
-            name,
-            look: Look::Line,
-            points,
-        }
+        Series::of(name, Look::Line, points)
     };
     by_name.into_iter().map(line).collect()
 }
@@ -385,20 +376,11 @@ fn sorted(mut bars: Vec<Bar>) -> Vec<Bar> {
 
 pub(super) fn ecdf(title: String, groups: &[(String, &Group)], drawn: Option<&String>) -> Chart {
     let curve = |(name, group): &(String, &Group)| {
-        let histogram = group
-            .response
-            .as_ref()
-            .filter(|histogram| !histogram.is_empty())?;
+        let histogram = group.response.as_ref().filter(|it| !it.is_empty())?;
         // Losses make seconds of microseconds: milliseconds are between them.
-        let points = steps(histogram)
-            .into_iter()
-            .map(|(us, y)| Point::at(us * 1e-3, y))
-            .collect();
-        Some(Series {
-            name: name.clone(),
-            look: Look::Curve,
-            points,
-        })
+        let points = steps(histogram).into_iter();
+        let points = points.map(|(us, y)| Point::at(us * 1e-3, y));
+        Some(Series::of(name, Look::Curve, points))
     };
     let mut series: Vec<Series> = groups.iter().filter_map(curve).collect();
     if series.is_empty() {
@@ -464,11 +446,8 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
                 continue;
             };
             all.push((bytes.mean, ms.mean));
-            lines.push(Series {
-                name: way(&group.cell.publish),
-                look: Look::Marks,
-                points: vec![Point::with_half(bytes.mean, ms.mean, ms.half)],
-            });
+            let point = Point::with_half(bytes.mean, ms.mean, ms.half);
+            lines.push(Series::of(group.way(), Look::Marks, [point]));
         }
         if lines.len() < 2 {
             continue;
@@ -482,11 +461,7 @@ fn pareto(input: &Input, figures: &mut Vec<Figure>) {
                 front.push(Point::at(bytes, ms));
             }
         }
-        lines.push(Series {
-            name: "nothing is below in both".to_owned(),
-            look: Look::Beside,
-            points: front,
-        });
+        lines.push(Series::of("nothing is below in both", Look::Beside, front));
         let chart = Chart::of(
             format!("Latency against bytes, 60 B, {at} % loss"),
             Axis::linear("Ethernet B / delivered message"),
@@ -518,32 +493,20 @@ fn timeline(input: &Input, figures: &mut Vec<Figure>) {
             0..=30 => Look::Line,
             _ => Look::Curve,
         };
-        let line = |name: &str, of: fn(&Moment) -> f64| Series {
-            name: name.to_owned(),
-            look,
-            points: seconds
-                .iter()
-                .map(|it| Point::at(it.second, of(it)))
-                .collect(),
+        let line = |name: &str, of: fn(&Moment) -> f64| {
+            let points = seconds.iter().map(|it| Point::at(it.second, of(it)));
+            Series::of(name, look, points)
         };
         let rates = vec![
             line("published", |it| it.sent),
             line("received", |it| it.received),
         ];
         let latency = vec![line("99 %", |it| it.p99_us * 1e-3)];
+        let per_second = Axis::linear("messages/s in that second");
+        let within = Axis::log("99 % of responses within, ms");
         for (file, what, y, lines) in [
-            (
-                "",
-                "a trial",
-                Axis::linear("messages/s in that second"),
-                rates,
-            ),
-            (
-                "-p99",
-                "its latency",
-                Axis::log("99 % of responses within, ms"),
-                latency,
-            ),
+            ("", "a trial", per_second, rates),
+            ("-p99", "its latency", within, latency),
         ] {
             let x = Axis::linear("since the warm-up began, s");
             let title = format!("{experiment}: {what}, second by second");

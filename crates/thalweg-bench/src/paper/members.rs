@@ -216,11 +216,8 @@ pub fn figures(input: &Input, figures: &mut Vec<Figure>) {
     );
     let messages = |strategy: &str| typical(input, core(&input.groups, "S2", strategy)?);
     let wait = |strategy: &str| {
-        Some(Series {
-            name: strategy.to_owned(),
-            look: Look::Curve,
-            points: by_second(messages(strategy)?),
-        })
+        let points = by_second(messages(strategy)?);
+        Some(Series::of(strategy, Look::Curve, points))
     };
     let mut waits: Vec<Series> = DRAWN.into_iter().filter_map(wait).collect();
     if let (true, Some(table)) = (waits.is_empty(), input.drawn.get("e5-waits")) {
@@ -281,24 +278,15 @@ fn in_thesis(strategy: &str) -> &'static str {
 }
 
 fn by_interval(input: &Input, strategy: &str) -> Series {
-    let is_it = |group: &&Group| {
-        ["part", "strategy"].map(|name| group.axis(name)) == ["report interval", strategy]
-    };
+    let is_it = |group: &&Group| has(&group.cell, strategy);
     let point = |group: &Group| {
-        let every = group
-            .axis("point")
-            .strip_prefix("every=")?
-            .strip_suffix('s')?;
-        let wait = group.wait()?;
+        let every = group.axis("point").strip_prefix("every=")?;
+        let (every, wait) = (every.strip_suffix('s')?, group.wait()?);
         Some(Point::with_half(every.parse().ok()?, wait.mean, wait.half))
     };
     let mut points: Vec<Point> = input.of("E5").filter(is_it).filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    Series {
-        name: strategy.to_owned(),
-        look: Look::Line,
-        points,
-    }
+    Series::of(strategy, Look::Line, points)
 }
 
 /// The messages of the repeat whose mean wait is in the middle, if they were kept.
@@ -317,15 +305,10 @@ fn typical<'i>(input: &'i Input, group: &Group) -> Option<&'i [Message]> {
 
 /// Each message over the time at which it was published, members in colours: figures of chapter 5 of the thesis.
 fn dots(messages: &[Message]) -> [Series; 3] {
-    let of = |member: usize| {
-        let mine = messages.iter().filter(move |it| it.by == Some(member));
-        mine.map(|it| Point::at(it.intended_s, it.wait_ms))
-            .collect()
-    };
-    [0, 1, 2].map(|member| Series {
-        name: NAMES[member].to_owned(),
-        look: Look::Dots,
-        points: of(member),
+    [0, 1, 2].map(|member: usize| {
+        let mine = messages.iter().filter(|it| it.by == Some(member));
+        let points = mine.map(|it| Point::at(it.intended_s, it.wait_ms));
+        Series::of(NAMES[member], Look::Dots, points)
     })
 }
 

@@ -28,12 +28,8 @@ pub fn about(name: &str, cells: &[Cell]) -> Value {
     about["broker_hash"] = json!(broker_hash());
     about["scenario_hash"] = json!(hash(cells));
     about["command_line"] = command_line();
-    about["governor"] = json!(line_of(
-        "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
-    ));
-    about["clock_source"] = json!(line_of(
-        "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-    ));
+    about["governor"] = json!(line_of(GOVERNOR));
+    about["clock_source"] = json!(line_of(CLOCK_SOURCE));
     about["virtual_machine"] = json!(is_virtual());
     about["sysctls"] = SYSCTLS
         .iter()
@@ -88,15 +84,10 @@ pub fn command_line() -> Value {
 
 /// What tells these cells from others, whatever their order: 16 hexadecimal digits. Traces count with what is in them.
 pub fn hash(cells: &[Cell]) -> String {
-    let mut lines: Vec<String> = cells
-        .iter()
-        .map(|cell| serde_json::to_string(cell).unwrap_or_default())
-        .collect();
-    lines.extend(
-        traces(cells)
-            .into_iter()
-            .map(|(file, hash)| format!("{file} {hash:?}")),
-    );
+    let cell = |cell: &Cell| serde_json::to_string(cell).unwrap_or_default();
+    let traces = traces(cells).into_iter();
+    let traces = traces.map(|(file, hash)| format!("{file} {hash:?}"));
+    let mut lines: Vec<String> = cells.iter().map(cell).chain(traces).collect();
     lines.sort_unstable();
     format!("{:016x}", xxh3_64(lines.join("\n").as_bytes()))
 }
@@ -106,11 +97,7 @@ fn traces(cells: &[Cell]) -> BTreeMap<&str, Option<String>> {
     let mut traces = BTreeMap::new();
     for cell in cells {
         if let Workload::Trace { file } = &cell.workload {
-            let of_file = || {
-                fs::read(file)
-                    .ok()
-                    .map(|text| format!("{:016x}", xxh3_64(&text)))
-            };
+            let of_file = || hash_of(Path::new(file));
             traces.entry(file.as_str()).or_insert_with(of_file);
         }
     }
@@ -144,10 +131,12 @@ fn sysctl_file(name: &str) -> String {
 }
 
 fn line_of(file: &str) -> Option<String> {
-    fs::read_to_string(file)
-        .ok()
-        .map(|text| text.trim().replace('\t', " "))
+    let text = fs::read_to_string(file).ok()?;
+    Some(text.trim().replace('\t', " "))
 }
+
+const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Settings of the kernel that move figures.
 const SYSCTLS: [&str; 13] = [

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::metric::{Metric, metric};
 use super::{calls, read};
 use crate::cell::{Cell, Row, Standing};
+use crate::report::document::Table;
 use crate::stats::median;
 
 /// Medians over the repeats of each point, in Markdown, and the same for programs.
@@ -18,12 +19,8 @@ pub fn render(folder: &Path) -> io::Result<(String, Value)> {
     let is_asked = found.trials.iter().any(|(cell, _)| cell.calls.is_some());
     let names = COLUMNS.iter().chain(is_asked.then_some(&CALLS));
     let columns: Vec<&Metric> = names.filter_map(|name| metric(name)).collect();
-    let heads: Vec<&str> = columns.iter().map(|metric| metric.name).collect();
-    let mut text = format!(
-        "# {name}\n\n| point | n | {} |\n|---|---|{}\n",
-        heads.join(" | "),
-        "---|".repeat(heads.len())
-    );
+    let heads = columns.iter().map(|metric| metric.name);
+    let mut table = Table::new(&["point", "n"].into_iter().chain(heads).collect::<Vec<_>>());
     let mut json = json!({ "name": name, "points": [] });
     for (point, cell, rows) in &points {
         let value = |metric: &Metric| {
@@ -33,8 +30,8 @@ pub fn render(folder: &Path) -> io::Result<(String, Value)> {
         let written = |metric: &&Metric| {
             value(metric).map_or_else(|| "-".to_owned(), |value| metric.unit.written(value))
         };
-        let cells: Vec<String> = columns.iter().map(written).collect();
-        text += &format!("| {point} | {} | {} |\n", rows.len(), cells.join(" | "));
+        let lead = [point.clone(), rows.len().to_string()].into_iter();
+        table.row(lead.chain(columns.iter().map(written)));
         let figures: Value = columns
             .iter()
             .map(|metric| (metric.name.to_owned(), json!(value(metric))))
@@ -43,6 +40,7 @@ pub fn render(folder: &Path) -> io::Result<(String, Value)> {
             list.push(json!({ "axes": cell.axes, "system": cell.system, "trials": rows.len(), "median": figures }));
         }
     }
+    let mut text = format!("# {name}\n\n{}", table.markdown());
     let said = calls::said(found.trials.iter().map(|(cell, row)| (cell, row)));
     text.extend(said.iter().map(|words| format!("\n{words}\n")));
     if !others.is_empty() {

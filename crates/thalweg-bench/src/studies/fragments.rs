@@ -21,10 +21,8 @@ pub const SYSTEM: &str = "coap-fragments";
 
 /// Measures a cell of [`SYSTEM`].
 pub fn run(cell: &Cell, stop: &AtomicBool) -> Measured {
-    match attempt(cell, stop) {
-        Ok(measured) => measured,
-        Err(error) => Measured::nothing(Standing::Invalid(error.to_string())),
-    }
+    let failed = |error: io::Error| Measured::nothing(Standing::Invalid(error.to_string()));
+    attempt(cell, stop).unwrap_or_else(failed)
 }
 
 fn attempt(cell: &Cell, stop: &AtomicBool) -> io::Result<Measured> {
