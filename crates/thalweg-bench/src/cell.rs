@@ -241,13 +241,13 @@ impl Link {
         classes: false,
     };
 
-    /// Whether packets do not only have to keep to a rate, losses aside.
     /// Namespaces, and nothing that happens between them.
     pub const CABLE: Link = Link {
         namespaces: true,
         ..Link::LOOPBACK
     };
 
+    /// Whether packets do not only have to keep to a rate, losses aside.
     pub fn is_more_than_rate(&self) -> bool {
         self.delay_ns > 0 || self.jitter_ns > 0 || self.reorder > 0.0 || self.duplicate > 0.0
     }
