@@ -79,7 +79,7 @@ fn is_in(column: &str, group: &Group) -> bool {
     }
 }
 
-fn all<'g>(groups: &'g [Group], words: String) -> impl Iterator<Item = &'g Group> {
+fn all(groups: &[Group], words: String) -> impl Iterator<Item = &Group> {
     groups.iter().filter(move |it| has(&it.cell, &words))
 }
 
