@@ -6,7 +6,6 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::built_in::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
-use super::check::check;
 use super::error::{ConfigError, Origin, Origins};
 use super::keys::{Key, places};
 use super::settings::Config;
@@ -135,7 +134,7 @@ fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
         return Err(errors);
     }
     let config = Config::of_tree(tree).map_err(|error| vec![error])?;
-    match check(&config, &origins) {
+    match config.contradictions(&origins) {
         errors if errors.is_empty() => Ok((config, origins)),
         errors => Err(errors),
     }

@@ -28,8 +28,8 @@ section! {
     }
 }
 
-/// Settings that contradict each other: whether they do, their keys, what is wrong, and how to mend it.
-pub(super) type Contradiction = (bool, &'static [&'static str], String, &'static str);
+/// A rule between settings: whether it is broken, and its name in `rules.toml`.
+pub(super) type Contradiction = (bool, &'static str);
 
 impl Protocols {
     /// Most unsettled copies of a session that says nothing itself.

@@ -59,6 +59,19 @@ fn configurations_are_read_shown_and_refused_as_the_cases_say() {
     }
 }
 
+/// A rule that `check.rs` names and the file has not would panic above.
+#[test]
+fn every_rule_that_has_a_text_has_a_condition() {
+    let texts: toml::Table = toml::from_str(include_str!("rules.toml")).expect("it is TOML");
+    let code = concat!(include_str!("check.rs"), include_str!("protocols/coap.rs"));
+    for (name, _) in texts
+        .values()
+        .flat_map(|it| it.as_table().expect("a table"))
+    {
+        assert!(code.contains(&format!("\"{name}\"")), "{name}");
+    }
+}
+
 #[test]
 fn with_no_configuration_every_protocol_and_the_admin_interface_are_on_loopback() {
     let config = Config::default();

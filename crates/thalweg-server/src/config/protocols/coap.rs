@@ -113,20 +113,9 @@ words! { for EchoForObserve { Auto = "auto", Always = "always", Never = "never",
 
 impl Coap {
     pub(super) fn contradictions(&self) -> [Contradiction; 2] {
-        let (size, queue, queue_max) = (self.max_block_size, self.queue, self.queue_max);
         [
-            (
-                !size.is_power_of_two(),
-                &["coap.max_block_size"],
-                format!("coap.max_block_size is {size}, which is not a size that blocks have"),
-                "Write 16, 32, 64, 128, 256, 512 or 1024",
-            ),
-            (
-                queue > queue_max,
-                &["coap.queue", "coap.queue_max"],
-                format!("coap.queue is {queue}, more than coap.queue_max, which is {queue_max}"),
-                "Raise coap.queue_max, or lower coap.queue",
-            ),
+            (!self.max_block_size.is_power_of_two(), "odd-blocks"),
+            (self.queue > self.queue_max, "coap-queue-beyond-max"),
         ]
     }
 }
