@@ -73,7 +73,7 @@ fn compare(config: &Config, broker: &AdminApi, out: &mut dyn Write) -> Result<()
             text => text.to_owned(),
         };
         let (before, after) = (value(&change.before), value(&change.after));
-        let applies = change.reload.sentence();
+        let applies = change.reload;
         writeln!(out, "{}: {before} -> {after}, {applies}", change.key)?;
     }
     let restart = changes

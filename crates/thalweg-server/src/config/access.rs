@@ -16,7 +16,7 @@ section! {
         enabled: bool = Flag, "true", Restart;
         /// IP address and port of the admin HTTP interface. Beyond loopback it needs `admin.token` or
         /// `admin.token_file`, and should have `admin.tls.certificate`.
-        bind: SocketAddr = Form(&SOCKET), "127.0.0.1:7883", Restart;
+        bind: SocketAddr = SOCKET, "127.0.0.1:7883", Restart;
         /// Path of a Unix socket on which the admin interface is served as well. A process that may open it has the
         /// role `admin` without a token.
         unix_socket: Option<PathBuf> = Path, "", Restart;
@@ -35,9 +35,7 @@ section! {
         read_token_file: Option<PathBuf> = File, "", Restart;
         in "tls." tls: AdminTls;
     }
-}
 
-section! {
     pub struct AdminTls {
         /// PEM file with the certificate chain of the admin interface; with `admin.tls.key` it speaks HTTPS on
         /// `admin.bind`. A renewed file is taken over within seconds.
@@ -45,9 +43,7 @@ section! {
         /// PEM file with the private key of `admin.tls.certificate`.
         key: Option<PathBuf> = File, "", Restart;
     }
-}
 
-section! {
     pub struct Access {
         /// File with users and password hashes, one `user:hash` per line: argon2id, or the hashes of mosquitto_passwd.
         /// Setting it turns on log-in by password.
@@ -83,9 +79,7 @@ section! {
         scram: bool = Flag, "true", NewConnections;
         in "jwt." jwt: Jwt;
     }
-}
 
-section! {
     pub struct Jwt {
         /// File with the secret shared with the token issuer, for HS256: at least 32 bytes. Setting it turns on log-in
         /// by JSON Web Token, sent as the password.

@@ -18,9 +18,8 @@ static RULES: LazyLock<BTreeMap<String, Rule>> =
     LazyLock::new(|| toml::from_str(include_str!("rules.toml")).expect("every test reads it"));
 
 /// What is said where a rule is broken.
-#[derive(serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Rule {
     /// The keys that can break it.
     keys: Vec<String>,
@@ -36,7 +35,7 @@ struct Checks<'a> {
     errors: Vec<ConfigError>,
 }
 
-/// Rules by name: when each is broken, and the words of its own.
+/// Rules by name: when each is broken, and words of its own, which hold for those that follow, too.
 macro_rules! refuse {
     ($checks:ident; $($rule:literal if $is_broken:expr $(, $name:ident = $value:expr)*;)+) => {$(
         $($checks.words.insert(stringify!($name).into(), $value.to_string());)*
@@ -78,7 +77,7 @@ impl<'a> Checks<'a> {
         text.split(['{', '}']).enumerate().map(fill).collect()
     }
 
-    fn listener(&mut self, name: &str, listener: &Listener) {
+    fn listener(&mut self, listener: &Listener) {
         let (kind, transport, bind) = (listener.kind, listener.transport, &listener.bind);
         let (is_unix, is_path) = (transport == Transport::Unix, matches!(bind, Bind::Path(_)));
         let (is_dtls, datagrams) = (transport == Transport::Dtls, transport.is_datagrams());
@@ -91,7 +90,7 @@ impl<'a> Checks<'a> {
         let (given, clients) = (curve.is_given(), curve.clients_file.is_some());
         let both = curve.secret_key.is_some() && curve.secret_key_file.is_some();
         refuse! { self;
-            "bind-is-no-path" if is_unix && !is_path, at = format_args!("listeners.{name}");
+            "bind-is-no-path" if is_unix && !is_path;
             "bind-is-a-path" if is_path && !is_unix;
             "no-websocket" if transport.is_websocket() && !kind.has_websocket();
             "no-datagrams" if datagrams && !kind.has_datagrams();
@@ -112,7 +111,8 @@ impl<'a> Checks<'a> {
     fn tls(&mut self, listener: &Listener) {
         let (transport, tls) = (listener.transport, &listener.tls);
         let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
-        let (psk, asks) = (tls.psk_file.is_some(), listener.asks_for_certificates());
+        let psk = tls.psk_file.is_some();
+        let asks = tls.client_certificate != ClientCertificates::None;
         // A listener with a certificate is meant to be encrypted.
         let given = [
             ("certificate", certificate),
@@ -164,14 +164,10 @@ impl<'a> Checks<'a> {
         let config = self.config;
         // A participant of DDS connects without one.
         let is_deaf = config.enabled_listeners().next().is_none() && !config.protocols.dds.enabled;
-        let mut keys = config
-            .listeners
-            .keys()
-            .map(|name| format!("listeners.{name}.enabled"));
-        let first = keys
-            .find(|key| self.origins.is_set(key))
-            .unwrap_or_default();
-        refuse! { self; "no-listener" if is_deaf, first = first; }
+        let keys = config.listeners.keys();
+        let mut keys = keys.map(|name| format!("listeners.{name}.enabled"));
+        let first = keys.find(|key| self.origins.is_set(key));
+        refuse! { self; "no-listener" if is_deaf, first = first.unwrap_or_default(); }
         // UDP's ports are not TCP's.
         let mut taken = Vec::new();
         if config.admin.enabled {
@@ -180,10 +176,8 @@ impl<'a> Checks<'a> {
         for (name, listener) in config.enabled_listeners() {
             let (bind, datagrams) = (&listener.bind, listener.transport.is_datagrams());
             let at = format!("listeners.{name}");
-            let collides = |(_, place, kind): &&(String, Bind, bool)| {
-                *kind == datagrams && place.collides(bind)
-            };
-            if let Some((other, place, _)) = taken.iter().find(collides) {
+            let mut others = taken.iter().filter(|(.., kind)| *kind == datagrams);
+            if let Some((other, place, _)) = others.find(|(_, place, _)| place.collides(bind)) {
                 refuse! { self; "bind-taken" if true, at = at, other = other, place = place; }
             }
             taken.push((at, bind.clone(), datagrams));
@@ -191,11 +185,8 @@ impl<'a> Checks<'a> {
     }
 
     fn admin_and_access(&mut self) {
-        let (admin, access, jwt) = (
-            &self.config.admin,
-            &self.config.access,
-            &self.config.access.jwt,
-        );
+        let (admin, access) = (&self.config.admin, &self.config.access);
+        let jwt = &access.jwt;
         let is_open = admin.enabled && !admin.bind.ip().is_loopback();
         let (token, in_file) = (admin.token.is_some(), admin.token_file.is_some());
         let (certificate, key) = (admin.tls.certificate.is_some(), admin.tls.key.is_some());
@@ -282,11 +273,13 @@ impl<'a> Checks<'a> {
 }
 
 impl Config {
-    /// Every contradiction.
+    /// The rules that settings break together, each at the first of its keys that is set.
     pub(super) fn contradictions(&self, origins: &Origins) -> Vec<ConfigError> {
         let mut checks = Checks::new(self, origins);
         for (name, listener) in self.enabled_listeners() {
-            checks.listener(name, listener);
+            let at = format!("listeners.{name}");
+            checks.words.insert("at".into(), at);
+            checks.listener(listener);
             checks.tls(listener);
             checks.anonymous(listener);
         }

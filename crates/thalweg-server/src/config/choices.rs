@@ -29,19 +29,19 @@ pub trait Words: Copy + PartialEq + 'static {
 
 /// Declares an enum with its spellings, or with `for` gives them to one that belongs to another part of the broker.
 macro_rules! words {
-    ($(#[$meta:meta])* pub enum $Name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($($(#[$meta:meta])* pub enum $Name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ })+) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $Name { $($(#[$variant_meta])* $variant,)+ }
 
-        words! { for $Name { $($variant = $word,)+ } }
+        $crate::config::choices::words! { for $Name { $($variant = $word,)+ } }
 
         impl std::fmt::Display for $Name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str($crate::config::Words::word(*self))
             }
         }
-    };
+    )+};
     (for $Name:ty { $($variant:ident = $word:literal,)+ }) => {
         impl $crate::config::Words for $Name {
             const ALL: &'static [(Self, &'static str)] = &[$((<$Name>::$variant, $word),)+];
@@ -66,18 +66,14 @@ words! {
         Debug = "debug",
         Trace = "trace",
     }
-}
 
-words! {
     /// The shape of a log line.
     pub enum LogFormat {
         Text = "text",
         /// One JSON object per line, for collectors.
         Json = "json",
     }
-}
 
-words! {
     /// What carries the bytes of a listener.
     pub enum Transport {
         Tcp = "tcp",
@@ -92,9 +88,7 @@ words! {
         Udp = "udp",
         Dtls = "dtls",
     }
-}
 
-words! {
     /// Whether, and in which version, connections open with a PROXY protocol header.
     pub enum ProxyProtocol {
         Off = "off",
@@ -103,9 +97,7 @@ words! {
         /// Either, told apart by the first bytes.
         Any = "any",
     }
-}
 
-words! {
     /// When what the journal has written is forced to stable storage, from the most durable to the least.
     pub enum Fsync {
         /// Before anything that rests on it is acknowledged.
@@ -115,9 +107,7 @@ words! {
         /// When the operating system sees fit.
         Never = "never",
     }
-}
 
-words! {
     /// What of a shared subscription must stay in order.
     pub enum GroupOrder {
         Publisher = "publisher",
@@ -135,13 +125,7 @@ words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256",
 words! { for Otherwise { Allow = "allow", Deny = "deny", } }
 words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
 words! { for LastValueRule { Keep = "keep", Off = "off", } }
-words! {
-    for Reliability {
-        AtMostOnce = "at-most-once",
-        AtLeastOnce = "at-least-once",
-        ExactlyOnce = "exactly-once",
-    }
-}
+words! { for Reliability { AtMostOnce = "at-most-once", AtLeastOnce = "at-least-once", ExactlyOnce = "exactly-once", } }
 words! { for RatePer { Publisher = "publisher", Address = "topic", Subscriber = "subscriber", } }
 words! { for Exceed { Throttle = "throttle", Drop = "drop", Reject = "reject", } }
 words! { for Overflow { DropOldest = "drop-oldest", DropNewest = "drop-newest", Disconnect = "disconnect", } }

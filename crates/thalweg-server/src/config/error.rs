@@ -15,11 +15,9 @@ pub struct ConfigError {
     pub mend: String,
 }
 
-/// Where a value came from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Where a value came from, in the order in which mistakes are read out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    #[default]
-    Default,
     /// A line of the configuration file; line `0` is the file as a whole.
     File {
         /// The file as it was named on the command line.
@@ -32,11 +30,13 @@ pub enum Origin {
     },
     /// A `--set` on the command line.
     Set,
+    #[default]
+    Default,
 }
 
 /// Origin of each value that was set, by full key name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Origins(BTreeMap<String, Origin>);
+pub struct Origins(pub(super) BTreeMap<String, Origin>);
 
 impl Origins {
     /// Where the value of `key` came from.
@@ -48,10 +48,6 @@ impl Origins {
     pub fn is_set(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
-
-    pub(super) fn insert(&mut self, key: String, origin: Origin) {
-        self.0.insert(key, origin);
-    }
 }
 
 impl ConfigError {
@@ -60,18 +56,6 @@ impl ConfigError {
             origin,
             what: what.into(),
             mend: mend.into(),
-        }
-    }
-}
-
-impl Origin {
-    /// The order in which mistakes are read out: down the file, then the environment, then the command line.
-    pub(super) fn reading_order(&self) -> (u8, usize) {
-        match self {
-            Origin::File { line, .. } => (0, *line),
-            Origin::Environment { .. } => (1, 0),
-            Origin::Set => (2, 0),
-            Origin::Default => (3, 0),
         }
     }
 }

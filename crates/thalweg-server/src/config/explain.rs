@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use serde_json::Value;
+
 use super::error::{ConfigError, Origin, Origins};
-use super::keys::{Key, Reload, find, is_table, places, refusal, variable_for};
-use super::load::{Entry, get};
+use super::keys::{Key, Reload, find, refusal, variable_for};
 use super::settings::Config;
 
 /// A key whose value differs between two configurations.
@@ -22,19 +23,13 @@ pub struct Change {
 }
 
 impl Config {
-    /// What differs in `other`, in the order of the reference. SIGHUP logs this, and carries out what it can.
+    /// What differs in `other`. SIGHUP logs this, and carries out what it can.
     pub fn diff(&self, other: &Config) -> Vec<Change> {
-        let (old, new) = (self.tree(), other.tree());
-        let listeners = self.listeners.keys().chain(other.listeners.keys());
-        let listeners: BTreeSet<&str> = listeners.map(String::as_str).collect();
-        let change = |(key, listener): (&Key, _)| {
-            let name = key.full_name(listener);
-            let (before, after) = (get(&old, &name), get(&new, &name));
-            let shown = |value: Option<_>| value.map(|value| key.show(value));
-            (before != after).then(|| Change::of(key, name, shown(before), shown(after)))
+        let values = |config: &Config| -> BTreeMap<String, Value> {
+            let entries = config.entries().into_iter();
+            entries.map(|it| (it.name, it.value)).collect()
         };
-        let places = places(&listeners.into_iter().collect::<Vec<_>>());
-        places.into_iter().filter_map(change).collect()
+        changes(&values(self), &values(other), Key::show)
     }
 
     /// Every value in force by the full name of its key, as it would be written in a file; empty if it is not set,
@@ -49,29 +44,20 @@ impl Config {
     /// What this configuration changes at a broker whose [`Config::values`] are `running`, by name. Of secrets only setting
     /// and removing is seen.
     pub fn diff_from(&self, running: &BTreeMap<String, String>) -> Vec<Change> {
-        let values = self.values();
-        let names: BTreeSet<&String> = values.keys().chain(running.keys()).collect();
-        let change = |name: &String| {
-            let (before, after) = (running.get(name).cloned(), values.get(name).cloned());
-            // A broker of another version may have keys that this one has not.
-            let (key, _) = find(name)?;
-            (before != after).then(|| Change::of(key, name.clone(), before, after))
-        };
-        names.into_iter().filter_map(change).collect()
+        changes(running, &self.values(), |_, shown| shown.clone())
     }
 
     /// Explains the key or table called `name`: what it is for, what it takes, its default, its value here and where
     /// that came from. `listeners.<name>.…` explains the key for every listener. Of an address it says which policies hold.
     pub fn explain(&self, origins: &Origins, name: &str) -> Result<String, ConfigError> {
-        let mut keys = Key::all();
-        let pattern = keys.find(|key| key.name == name).map(|key| (key, None));
+        let below = format!("{name}.");
+        let pattern = Key::all().find(|key| key.name == name);
+        let pattern = pattern.map(|key| (key, None));
         let mut keys: Vec<_> = pattern.or_else(|| find(name)).into_iter().collect();
-        if keys.is_empty() && is_table(name) {
-            let below = format!("{name}.");
-            let mut entries = self.entries();
-            entries.retain(|it| it.name.starts_with(&below));
-            keys.extend(entries.iter().map(|it| (it.key, it.listener)));
-        } else if keys.is_empty() {
+        let entries = self.entries();
+        let of_table = entries.iter().filter(|it| it.name.starts_with(&below));
+        keys.extend(of_table.map(|it| (it.key, it.listener)));
+        if keys.is_empty() {
             let text = self.explain_address(name);
             return text.ok_or_else(|| refusal(name, Origin::Default));
         }
@@ -104,17 +90,15 @@ impl Config {
             let _ = writeln!(text, "  value       none: there is no such listener");
         }
         for entry in entries {
-            let name = Some(entry.name.as_str()).filter(|_| entry.listener != listener);
-            let whose = name.map_or_else(String::new, |name| format!("{name} = "));
-            let shown = Some(key.show(&entry.value)).filter(|it| !it.is_empty());
-            let shown = shown.as_deref().unwrap_or("not set");
-            let _ = writeln!(
-                text,
-                "  value       {whose}{shown} ({})",
-                origins.of(&entry.name)
-            );
+            let whose = match entry.listener == listener {
+                true => String::new(),
+                false => format!("{} = ", entry.name),
+            };
+            let (shown, origin) = (key.show(&entry.value), origins.of(&entry.name));
+            let shown = if shown.is_empty() { "not set" } else { &shown };
+            let _ = writeln!(text, "  value       {whose}{shown} ({origin})");
         }
-        let _ = writeln!(text, "  a change    applies {}", key.reload.sentence());
+        let _ = writeln!(text, "  a change    applies {}", key.reload);
         let variable = variable_for(&key.full_name(listener));
         let _ = writeln!(text, "  environment {variable}");
         text
@@ -127,17 +111,14 @@ impl Config {
         // TOML wants the keys without a table first, and each table in one piece.
         let mut entries = self.entries();
         entries.sort_by_key(|it| it.listener);
-        for Entry {
-            key, name, value, ..
-        } in entries
-        {
-            let (section, last) = name.rsplit_once('.').unwrap_or(("", &name));
+        for it in entries {
+            let (section, last) = it.name.rsplit_once('.').unwrap_or(("", &it.name));
             if section != table {
                 let _ = write!(text, "\n[{section}]\n");
                 table = section.to_owned();
             }
-            let origin = origins.of(&name);
-            let _ = match (key.show(&value).as_str(), key.is_secret()) {
+            let origin = origins.of(&it.name);
+            let _ = match (it.key.show(&it.value).as_str(), it.key.is_secret()) {
                 ("", _) => writeln!(text, "# {last} is not set"),
                 (shown, true) => writeln!(text, "# {last} = {shown} # {origin}"),
                 (shown, false) => writeln!(text, "{last} = {shown} # {origin}"),
@@ -147,21 +128,31 @@ impl Config {
     }
 }
 
-impl Change {
-    /// A listener that comes or goes does so at once, whatever its keys say about changes.
-    fn of(key: &Key, name: String, before: Option<String>, after: Option<String>) -> Change {
-        let reload = match (&before, &after) {
-            (Some(_), Some(_)) => key.reload,
-            _ => Reload::Now,
+/// What differs between values by name, in the order of the reference.
+fn changes<T: PartialEq>(
+    before: &BTreeMap<String, T>,
+    after: &BTreeMap<String, T>,
+    show: fn(&Key, &T) -> String,
+) -> Vec<Change> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let change = |name: &String| {
+        // A broker of another version may have keys that this one has not.
+        let (key, _) = find(name)?;
+        let (old, new) = (before.get(name), after.get(name));
+        let shown = |value: Option<&T>| value.map_or_else(String::new, |value| show(key, value));
+        let change = Change {
+            key: name.clone(),
+            before: shown(old),
+            after: shown(new),
+            // A listener that comes or goes does so at once, whatever its keys say about changes.
+            reload: old.and(new).map_or(Reload::Now, |_| key.reload),
         };
-        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-        Change {
-            key: name,
-            before,
-            after,
-            reload,
-        }
-    }
+        let position = Key::all().position(|it| it.name == key.name);
+        (old != new).then_some((position, change))
+    };
+    let mut changes: Vec<_> = names.into_iter().filter_map(change).collect();
+    changes.sort_by_key(|(position, _)| *position);
+    changes.into_iter().map(|(_, change)| change).collect()
 }
 
 /// The reference of all keys in Markdown; `docs/reference/config.md` is this text.
@@ -182,7 +173,7 @@ pub fn reference() -> String {
         let default = shown_default(key, None);
         let default = default.map_or_else(str::to_owned, |value| format!("`{value}`"));
         let _ = writeln!(text, "- Default: {default}");
-        let _ = writeln!(text, "- A change applies {}.", key.reload.sentence());
+        let _ = writeln!(text, "- A change applies {}.", key.reload);
     }
     text
 }
@@ -204,16 +195,15 @@ fn shown_default(key: &Key, listener: Option<&str>) -> Result<String, &'static s
 
 /// `$` would begin a formula and `<` a tag in some Markdown readers; inside backquotes both are safe already.
 fn escaped(text: &str) -> String {
-    let mut quoted = false;
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        quoted ^= letter == '`';
-        if !quoted && matches!(letter, '<' | '$' | '*') {
-            escaped.push('\\');
-        }
-        escaped.push(letter);
-    }
-    escaped
+    let escape = |(at, part): (usize, &str)| match at % 2 {
+        0 => part
+            .replace('<', "\\<")
+            .replace('$', "\\$")
+            .replace('*', "\\*"),
+        _ => part.to_owned(),
+    };
+    let parts = text.split('`').enumerate().map(escape);
+    parts.collect::<Vec<_>>().join("`")
 }
 
 /// The longest line of an explanation.

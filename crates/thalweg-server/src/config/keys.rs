@@ -1,11 +1,12 @@
 //! What a key is, and how one is found by its name.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::built_in::LISTENER_PRESETS;
+use super::choices::words;
 use super::error::{ConfigError, Origin};
 use super::kind::{Fault, KeyKind, Written, fault};
 use super::nearest::nearest;
@@ -30,15 +31,15 @@ pub struct Key {
     pub doc: String,
 }
 
-/// When a value that changed in the file applies after SIGHUP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reload {
-    /// At once, to connections that exist too.
-    Now,
-    /// To connections made from then on.
-    NewConnections,
-    /// When the broker starts again.
-    Restart,
+words! {
+    /// When a value that changed in the file applies after SIGHUP.
+    pub enum Reload {
+        /// To connections that exist too.
+        Now = "at once after a reload",
+        /// To connections made from then on.
+        NewConnections = "to new connections after a reload",
+        Restart = "after a restart",
+    }
 }
 
 impl Key {
@@ -77,13 +78,13 @@ impl Key {
         if default.is_empty() {
             return Value::Null;
         }
-        let parsed = self.parse(&Written::Loose(default.to_owned()), Path::new(""));
+        let parsed = self.parse(Written::Loose(default));
         parsed.unwrap_or_else(|fault| unreachable!("the default of {} {}", self.name, fault.what))
     }
 
     /// The value that `written` means.
-    pub(super) fn parse(&self, written: &Written, base: &Path) -> Result<Value, Fault> {
-        match (written.text(), self.none) {
+    pub(super) fn parse(&self, written: Written) -> Result<Value, Fault> {
+        match (written.text().as_deref(), self.none) {
             (Some(text), Some(word)) if text == word || self.is_zero_for_none(text) => {
                 return Ok(Value::Null);
             }
@@ -94,7 +95,7 @@ impl Key {
             }
             _ => {}
         }
-        self.kind.parse(written, base).map_err(|mut fault| {
+        self.kind.parse(written).map_err(|mut fault| {
             if let Some(word) = self.none {
                 fault.mend = format!("{}, or \"{word}\"", fault.mend);
             }
@@ -104,11 +105,9 @@ impl Key {
 
     /// Whether `text` is a plain 0 that can only mean "none".
     fn is_zero_for_none(&self, text: &str) -> bool {
-        let leaves_out_zero = match self.kind {
-            KeyKind::Number(it) => it.min > 0 || it.unit.is_rate() && self.none == Some("off"),
-            _ => false,
-        };
-        leaves_out_zero && text.trim_end_matches("/s") == "0"
+        let is_left_out = matches!(self.kind, KeyKind::Number(it)
+            if it.min > 0 || it.unit.is_rate() && self.none == Some("off"));
+        is_left_out && text.trim_end_matches("/s") == "0"
     }
 
     /// `value` as it would be written in a file: the word for "none", or empty, where it is unset.
@@ -122,19 +121,8 @@ impl Key {
     }
 }
 
-impl Reload {
-    /// The answer to "when does a change apply?".
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Reload::Now => "at once after a reload",
-            Reload::NewConnections => "to new connections after a reload",
-            Reload::Restart => "after a restart",
-        }
-    }
-}
-
 /// Every key at each of its places: a listener of these, or `None` for the broker.
-pub(super) fn places<'a>(listeners: &[&'a str]) -> Vec<(&'static Key, Option<&'a str>)> {
+pub(super) fn places<'a>(listeners: &BTreeSet<&'a str>) -> Vec<(&'static Key, Option<&'a str>)> {
     let places = |key: &'static Key| match key.is_per_listener() {
         true => listeners.iter().map(|name| (key, Some(*name))).collect(),
         false => vec![(key, None)],
@@ -203,7 +191,7 @@ pub(super) fn nearest_table(name: &str) -> Option<String> {
     let keys = Key::all().map(|key| (key.full_name(listener), key.kind));
     let tables = keys.filter_map(|(name, kind)| match kind {
         // These are keys, and written like tables.
-        KeyKind::Policies | KeyKind::Tables(_) => Some(name),
+        KeyKind::Policies | KeyKind::Tables(..) => Some(name),
         _ => Some(name.rsplit_once('.')?.0.to_owned()),
     });
     nearest(name, tables.chain(["listeners".to_owned()]))

@@ -3,12 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use serde_json::Value;
 use thalweg_model::Span;
 
 use super::choices::*;
 use super::protocols::ListenerKind;
-use super::section::{Setting, section};
+use super::section::{section, settings};
 use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 section! {
@@ -34,7 +33,7 @@ section! {
         /// 127.0.0.1:61613, `coap` and `coap-tcp` 127.0.0.1:5683, of UDP and of TCP, and, once they are mentioned,
         /// `zmtp` 127.0.0.1:5555 and `xmpp` 127.0.0.1:5222. Over TLS (and DTLS) the usual ports are 8883, 8084, 5671,
         /// 61614 and 5684, and STOMP over WebSocket has 15674. Port 0 lets the system choose.
-        bind: Bind = Form(&BIND), "", Now;
+        bind: Bind = BIND, "", Now;
         /// Whether clients without user name, token or certificate are let in. `local` lets them in where only this
         /// machine can connect (loopback addresses and Unix sockets, without `proxy_protocol`); any other listener then
         /// needs authentication configured, or the broker refuses to start. CoAP clients cannot say user name or
@@ -59,7 +58,7 @@ section! {
         proxy_protocol: ProxyProtocol = Word(ProxyProtocol::WORDS), "off", NewConnections;
         /// Addresses of the proxies whose headers are trusted; connections from elsewhere are closed. With
         /// `proxy_protocol` it must name at least one, except on a Unix socket, where `unix_mode` decides who connects.
-        proxy_trusted: Vec<IpAddr> = List(&ADDRESSES), "", NewConnections;
+        proxy_trusted: Vec<IpAddr> = ADDRESSES, "", NewConnections;
         /// Whether the common name of the client certificate that the proxy has verified is the user, without a
         /// password. It is in the PROXY header of version 2 (HAProxy: `send-proxy-v2-ssl-cn`). Set it only where the
         /// proxy alone can connect from the addresses of `proxy_trusted`.
@@ -88,7 +87,7 @@ section! {
         /// Network interfaces on which clients may look for the broker by CoAP's groups of all nodes (224.0.1.187, ff02::fd
         /// and ff05::fd): a non-confirmable GET of /.well-known/core to a group is answered, within `coap.leisure`; nothing
         /// else is. Needs a `bind` to all addresses, at the usual port 5683 if clients are to find it. CoAP over UDP only.
-        multicast: Vec<String> = List(&NAMES), "", Restart;
+        multicast: Vec<String> = NAMES, "", Restart;
         /// Name of the queue that PUSH sockets of this listener send to and PULL sockets take from, in place of
         /// `zmtp.queue`. ZeroMQ only.
         queue: Option<String> = Text, "", NewConnections;
@@ -96,9 +95,7 @@ section! {
         in "curve." curve: Curve;
         in "websocket." websocket: WebSocket;
     }
-}
 
-section! {
     pub struct Tls {
         /// PEM file with the certificate chain, the broker's own certificate first. When this or another of the
         /// listener's files changes on disk, it is taken over within seconds; a reload reads all of them at once.
@@ -130,9 +127,7 @@ section! {
         /// keys to be guessed offline; 16 random bytes cannot be guessed, text has far less entropy per byte.
         psk_bytes_min: usize = count(1, 128), "16", NewConnections;
     }
-}
 
-section! {
     #[derive(Default)]
     pub struct Curve {
         /// Secret key of the broker for CURVE of ZeroMQ, 40 characters of Z85 as `zmq.curve_keypair()` makes them. With
@@ -145,9 +140,7 @@ section! {
         /// is anonymous.
         clients_file: Option<PathBuf> = File, "", NewConnections;
     }
-}
 
-section! {
     pub struct WebSocket {
         /// HTTP path of the WebSocket upgrade: `automatic` is `/mqtt` for MQTT, `/ws` for STOMP, `/xmpp-websocket` for
         /// XMPP and `/.well-known/coap` for CoAP. `/`, which many clients ask for, works too; requests for other paths
@@ -157,7 +150,7 @@ section! {
         /// request itself names; `*` is every origin. Pages of other origins get 403. Requests without `Origin` come
         /// from no web page and are not judged. Where clients without credentials are let in on a loopback address,
         /// `Host` must name this machine, too, or the host of one of these origins.
-        origins: Vec<String> = List(&ORIGINS), "", NewConnections;
+        origins: Vec<String> = ORIGINS, "", NewConnections;
     }
 }
 
@@ -176,10 +169,6 @@ impl Listener {
         self.anonymous.unwrap_or_else(|| self.is_local())
     }
 
-    pub(super) fn asks_for_certificates(&self) -> bool {
-        self.tls.client_certificate != ClientCertificates::None
-    }
-
     /// Whether only this machine can reach the listener. Behind a proxy the clients are elsewhere.
     pub fn is_local(&self) -> bool {
         self.bind.is_local() && self.proxy_protocol == ProxyProtocol::Off
@@ -196,17 +185,12 @@ impl Curve {
 impl Bind {
     /// Whether two sockets cannot both be opened. Port 0 is a different port each time.
     pub(super) fn collides(&self, other: &Bind) -> bool {
-        let overlap = |a: &SocketAddr, b: &SocketAddr| {
-            a.port() == b.port()
-                && a.port() != 0
-                && a.is_ipv4() == b.is_ipv4()
-                && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
+        let (Bind::Socket(one), Bind::Socket(other)) = (self, other) else {
+            return self == other;
         };
-        match (self, other) {
-            (Bind::Socket(a), Bind::Socket(b)) => overlap(a, b),
-            (Bind::Path(a), Bind::Path(b)) => a == b,
-            _ => false,
-        }
+        let is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+        let is_same = one.is_ipv4() == other.is_ipv4() && (is_all || one.ip() == other.ip());
+        is_same && one.port() == other.port() && one.port() != 0
     }
 
     /// Whether it is a loopback address or a Unix socket.
@@ -227,13 +211,9 @@ impl std::fmt::Display for Bind {
     }
 }
 
-impl Setting for Bind {
-    fn to_value(&self) -> Value {
-        self.to_string().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        let text = value.as_str()?;
-        let socket = text.parse().map(Bind::Socket);
-        Some(socket.unwrap_or_else(|_| Bind::Path(text.into())))
-    }
+settings! {
+    [] Bind: |it| it.to_string().into(), |value| {
+        let socket = value.as_str()?.parse().map(Bind::Socket);
+        Some(socket.unwrap_or_else(|_| Bind::Path(value.as_str().unwrap_or_default().into())))
+    };
 }

@@ -1,4 +1,4 @@
-//! From the sources to the typed configuration.
+//! From the sources to the typed configuration, and what of it a running broker can take over.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::built_in::{LISTENERS_BUILT_IN, LISTENERS_UNLESS_OTHERS};
 use super::error::{ConfigError, Origin, Origins};
-use super::keys::{Key, places};
+use super::keys::{Key, Reload, places};
 use super::settings::Config;
 use super::sources::Gathered;
 
@@ -42,10 +42,68 @@ impl Config {
         }
         gathered.add_environment(env);
         gathered.add_sets(sets);
-        assemble(gathered).map_err(|mut errors| {
-            errors.sort_by_key(|error| error.origin.reading_order());
-            errors
-        })
+        let names = gathered.listeners.keys().map(String::as_str);
+        let mut names: BTreeSet<&str> = names.collect();
+        let unless_others = BTreeSet::from(LISTENERS_UNLESS_OTHERS);
+        if names.is_subset(&unless_others) {
+            names.extend(unless_others);
+        }
+        names.extend(LISTENERS_BUILT_IN);
+        let (mut tree, mut origins) = (Value::Null, Origins::default());
+        for (key, listener) in places(&names) {
+            let full = key.full_name(listener);
+            match (gathered.values.remove(&full), key.default_for(listener)) {
+                (Some((value, origin)), _) => {
+                    put(&mut tree, &full, value.unwrap_or_default());
+                    origins.0.insert(full, origin);
+                }
+                (None, Some(default)) => put(&mut tree, &full, key.parse_default(default)),
+                (None, None) => {
+                    let origin = listener.and_then(|name| gathered.listeners.get(name));
+                    let what = format!("{full} is missing");
+                    let mend = format!("Set {full} to {}", key.kind.expectation());
+                    let error = ConfigError::new(origin.cloned().unwrap_or_default(), what, mend);
+                    gathered.errors.push(error);
+                }
+            }
+        }
+        let mut errors = gathered.errors;
+        // What looks at several keys would only repeat what is already known to be wrong.
+        if errors.is_empty() {
+            let config = Config::of_tree(tree).map_err(|error| vec![error])?;
+            errors = config.contradictions(&origins);
+            if errors.is_empty() {
+                return Ok((config, origins));
+            }
+        }
+        errors.sort_by(|one, other| one.origin.cmp(&other.origin));
+        Err(errors)
+    }
+
+    /// This configuration as far as a broker that runs with `running` can take it over: keys that apply after a
+    /// restart keep their running values. A listener that comes or goes does so whole.
+    pub fn within_run_of(self, running: &Config) -> Config {
+        let is_open =
+            |config: &Config, name| config.listeners.get(name).is_some_and(|it| it.enabled);
+        let stays = |name| is_open(&self, name) && is_open(running, name);
+        let mut tree = self.tree();
+        for entry in running.entries() {
+            if entry.key.reload == Reload::Restart && entry.listener.is_none_or(stays) {
+                put(&mut tree, &entry.name, entry.value);
+            }
+        }
+        // Both trees hold values of the same keys.
+        let mut config = Config::of_tree(tree).unwrap_or(self);
+        for (name, old) in &running.listeners {
+            if let Some(new) = config.listeners.get_mut(name)
+                && old.transport.is_encrypted()
+                && new.tls.certificate.is_none()
+            {
+                // It stays encrypted until the restart that makes it a plain one.
+                new.tls = old.tls.clone();
+            }
+        }
+        config
     }
 
     /// All values, by the levels of their names.
@@ -65,7 +123,7 @@ impl Config {
     /// Every value in force, in the order of the reference.
     pub(super) fn entries(&self) -> Vec<Entry<'_>> {
         let tree = self.tree();
-        let listeners: Vec<&str> = self.listeners.keys().map(String::as_str).collect();
+        let listeners: BTreeSet<&str> = self.listeners.keys().map(String::as_str).collect();
         let entry = |(key, listener): (&'static Key, Option<_>)| {
             let name = key.full_name(listener);
             let value = get(&tree, &name).cloned().unwrap_or_default();
@@ -94,49 +152,6 @@ impl Default for Config {
     fn default() -> Self {
         let loaded = Config::from_text(None, std::iter::empty(), &[]);
         loaded.expect("a test loads the defaults").0
-    }
-}
-
-fn assemble(gathered: Gathered) -> Result<(Config, Origins), Vec<ConfigError>> {
-    let Gathered {
-        mut values,
-        listeners,
-        mut errors,
-    } = gathered;
-    let mut names: BTreeSet<&str> = listeners.keys().map(String::as_str).collect();
-    if names
-        .iter()
-        .all(|name| LISTENERS_UNLESS_OTHERS.contains(name))
-    {
-        names.extend(LISTENERS_UNLESS_OTHERS);
-    }
-    names.extend(LISTENERS_BUILT_IN);
-    let mut tree = Value::Null;
-    let mut origins = Origins::default();
-    for (key, listener) in places(&names.into_iter().collect::<Vec<_>>()) {
-        let full = key.full_name(listener);
-        match (values.remove(&full), key.default_for(listener)) {
-            (Some((value, origin)), _) => {
-                put(&mut tree, &full, value.unwrap_or_default());
-                origins.insert(full, origin);
-            }
-            (None, Some(default)) => put(&mut tree, &full, key.parse_default(default)),
-            (None, None) => {
-                let origin = listener.and_then(|name| listeners.get(name)).cloned();
-                let what = format!("{full} is missing");
-                let mend = format!("Set {full} to {}", key.kind.expectation());
-                errors.push(ConfigError::new(origin.unwrap_or_default(), what, mend));
-            }
-        }
-    }
-    // What looks at several keys would only repeat what is already known to be wrong.
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let config = Config::of_tree(tree).map_err(|error| vec![error])?;
-    match config.contradictions(&origins) {
-        errors if errors.is_empty() => Ok((config, origins)),
-        errors => Err(errors),
     }
 }
 

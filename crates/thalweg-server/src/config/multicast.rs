@@ -5,22 +5,20 @@ use std::net::SocketAddr;
 use serde_json::Value;
 use thalweg_model::{Filter, Span};
 
-use super::forms::Form;
-use super::kind::{Fault, ensure};
-use super::section::{keys_of, section, settings_by_serde};
-use super::tables::Tables;
+use super::kind::{Fault, KeyKind, ensure};
+use super::section::{keys_of, section};
 
 section! {
     /// An entry of `multicast`.
     pub struct Multicast {
         /// The last level of the topic of its description.
-        name: String = Form(&GROUP_NAME), "", Restart;
+        name: String = GROUP_NAME, "", Restart;
         /// A multicast address and a port.
-        group: Option<SocketAddr> = Form(&GROUP), "", Restart;
+        group: Option<SocketAddr> = GROUP, "", Restart;
         /// Names of the network interfaces that datagrams leave by.
-        interfaces: Vec<String> = List(&NAMES), "", Restart;
+        interfaces: Vec<String> = NAMES, "", Restart;
         /// Which messages: those whose address one of them matches.
-        filters: Vec<Filter> = List(&FILTERS), "", Restart;
+        filters: Vec<Filter> = FILTERS, "", Restart;
         /// The user whose rights hold for what is sent.
         user: String = Text, "multicast", Restart;
         /// How many routers a datagram may pass, and one.
@@ -40,52 +38,27 @@ section! {
     }
 }
 
-settings_by_serde!(Multicast);
+pub const MULTICAST: KeyKind = KeyKind::Tables("multicast", keys_of::<Multicast>, names_differ);
 
-pub static MULTICAST: Tables = Tables {
-    title: "a list of multicast groups",
-    entry: "a multicast group",
-    max: (100, ": each has a thread"),
-    takes: "[[multicast]] with name, group, interfaces, filters, user, ttl, rate_max, datagram_bytes_max, packet_bytes_max, \
-            history_bytes_max, history_age_max and heartbeat, or \
-            [{ name = \"poses\", group = \"239.255.10.1:7500\", interfaces = [\"eth0\"], filters = [\"plant/+/pose\"] }]",
-    mend: MEND,
-    first: ("a name", "Write name = \"poses\" in it"),
-    keys: keys_of::<Multicast>,
-    check: is_whole,
-};
-
-/// An entry says where and what, and there is one of each name.
-fn is_whole(entries: &[Value]) -> Result<(), Fault> {
+fn names_differ(entries: &[Value]) -> Result<(), Fault> {
     for (at, entry) in entries.iter().enumerate() {
-        let name = entry["name"].as_str().unwrap_or_default();
-        for key in ["group", "interfaces", "filters"] {
-            ensure!(!entry[key].is_null(); "has \"{name}\" without {key}"; MEND);
-        }
-        let is_new = entries[..at].iter().all(|other| other["name"] != name);
-        ensure!(is_new; "names \"{name}\" twice"; "Give each group a name of its own");
+        let is_new = entries[..at]
+            .iter()
+            .all(|other| other["name"] != entry["name"]);
+        let name = &entry["name"];
+        ensure!(is_new; "names {name} twice"; "Give each group a name of its own");
     }
     Ok(())
 }
 
-static GROUP_NAME: Form = Form {
-    title: "a name",
-    takes: "letters, digits, - and _, at most 64 of them",
-    read: |kind, text, _| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        let is_short = (1..=64).contains(&text.len());
-        kind.accept(is_short && text.bytes().all(is_plain), text)
-    },
-};
+const GROUP_NAME: KeyKind = KeyKind::Form("group-name", |text, _| {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    ensure!((1..=64).contains(&text.len()) && text.bytes().all(is_plain));
+    Ok(text.to_owned())
+});
 
-static GROUP: Form = Form {
-    title: "a multicast address and port",
-    takes: "a multicast address and a port, such as 239.255.10.1:7500 or [ff15::10]:7500",
-    read: |kind, text, _| {
-        let is_group = |group: SocketAddr| group.ip().is_multicast() && group.port() > 0;
-        kind.accept(text.parse().is_ok_and(is_group), text)
-    },
-};
-
-const MEND: &str = "Write [[multicast]] with name = \"poses\", group = \"239.255.10.1:7500\", interfaces = [\"eth0\"] and filters = \
-                    [\"plant/+/pose\"]";
+const GROUP: KeyKind = KeyKind::Form("group", |text, _| {
+    let is_group = |group: SocketAddr| group.ip().is_multicast() && group.port() > 0;
+    ensure!(text.parse().is_ok_and(is_group));
+    Ok(text.to_owned())
+});

@@ -1,22 +1,22 @@
-//! What is asked of messages by filter: of the entries that match an address and set a field the last one counts.
+//! What is asked by filter: of messages, where of the entries that match an address and set a field the last one counts, and of
+//! shared subscriptions, where the first that fits does.
 
 use std::fmt::Write;
 
 use serde_json::Value;
-use thalweg_kernel::{Exceed, LastValueRule, RatePer};
+use thalweg_kernel::{Exceed, GroupStrategy, LastValueRule, RatePer};
 use thalweg_model::{Filter, Reliability, Span};
 
-use super::choices::Fsync;
-use super::kind::{Fault, ensure};
-use super::section::{keys_of, section, settings_by_serde};
+use super::choices::{Fsync, GroupOrder};
+use super::kind::{Fault, KeyKind, ensure, fault};
+use super::section::{Setting, keys_of, section};
 use super::settings::Config;
-use super::tables::Tables;
 
 section! {
     /// An entry of `policy`. What it leaves out is as entries before it say, and else as everywhere.
     pub struct Policy {
         /// Which messages: those whose address it matches.
-        filter: Filter = Form(&FILTER), "", Now;
+        filter: Filter = FILTER, "", Now;
         /// How long messages live at most; [`Span::FOREVER`] ends what entries before it say.
         lifespan_max: Option<Span> = millis(1, 10 * 365 * 86_400_000), "" or "unlimited", Now;
         /// The least priority that messages have.
@@ -42,25 +42,27 @@ section! {
         /// What happens beyond a rate.
         rate_exceed: Option<Exceed> = Word(Exceed::WORDS), "", Now;
     }
+
+    /// An entry of `groups.policies`. What it leaves out is as everywhere else.
+    pub struct GroupPolicy {
+        /// Which shared subscriptions: those whose own filter wants nothing beyond this one.
+        filter: Filter = FILTER, "", Now;
+        /// How the next member is chosen.
+        strategy: Option<GroupStrategy> = Strategy, "", Now;
+        /// What must stay in order; without a word, and with `off`, members decide.
+        order: Option<GroupOrder> = Word(GroupOrder::WORDS), "", Now;
+        /// In place of `groups.settle_timeout`; [`Span::FOREVER`] is none.
+        settle_timeout: Option<Span> = SETTLE_TIMEOUT, "" or "off", Now;
+        /// Whether members get messages as reliably as they subscribed, though they were published with less.
+        upgrade_qos: Option<bool> = Flag, "", Now;
+        /// Deliveries of a message that no member acknowledges before it is given up.
+        delivery_limit: Option<u32> = count(1, 60_000), "", Now;
+        /// The topic to which messages go that are given up.
+        dead_letter: Option<String> = TOPIC, "", Now;
+    }
 }
 
-settings_by_serde!(Policy);
-
-pub static POLICY: Tables = Tables {
-    title: "a list of policies",
-    entry: "a policy",
-    max: (1000, ": a new address is compared with each"),
-    takes: "[[policy]] with filter, lifespan_max, priority_min, reliability_min, reliability_max, last_value, last_value_depth, fsync, rate, \
-            rate_bytes, rate_burst, rate_per and rate_exceed, or \
-            [{ filter = \"plant/#\", lifespan_max = \"30s\" }]",
-    mend: "Write [{ filter = \"plant/#\", lifespan_max = \"30s\" }], or tables [[policy]]",
-    first: (
-        "a filter",
-        "Write filter = \"plant/#\" in it, a filter as in a subscription",
-    ),
-    keys: keys_of::<Policy>,
-    check: can_hold,
-};
+pub const POLICY: KeyKind = KeyKind::Tables("policies", keys_of::<Policy>, can_hold);
 
 /// What is asked can be done, a rate lets something through, and what says more of rates is about one.
 fn can_hold(entries: &[Value]) -> Result<(), Fault> {
@@ -116,4 +118,23 @@ impl Config {
         }
         Some(text)
     }
+}
+
+pub const GROUP_POLICIES: KeyKind =
+    KeyKind::Tables("group-policies", keys_of::<GroupPolicy>, each_can_count);
+
+/// An entry behind a wider one would never be looked at.
+fn each_can_count(entries: &[Value]) -> Result<(), Fault> {
+    let filter_of = |entry: &Value| Filter::from_value(entry["filter"].clone());
+    let filters: Vec<Filter> = entries.iter().filter_map(filter_of).collect();
+    for (at, one) in filters.iter().enumerate() {
+        let mut earlier = filters[..at].iter();
+        if let Some(wider) = earlier.find(|wider| wider.covers(one.as_str())) {
+            ensure!(wider != one; "names \"{one}\" twice"; "Keep one of the two");
+            let behind = format!("has \"{one}\" after \"{wider}\", which is wider");
+            let what = format!("{behind}, so that it would never count");
+            return Err(fault(what, format!("Put \"{one}\" first")));
+        }
+    }
+    Ok(())
 }

@@ -8,6 +8,8 @@ pub mod stomp;
 pub mod xmpp;
 pub mod zmtp;
 
+pub use zmtp::{Dial, Endpoint};
+
 use super::choices::words;
 use super::listener::Listener;
 use super::section::section;
@@ -27,9 +29,6 @@ section! {
         in "dds." dds: dds::Dds;
     }
 }
-
-/// A rule between settings: whether it is broken, and its name in `rules.toml`.
-pub(super) type Contradiction = (bool, &'static str);
 
 impl Protocols {
     /// Most unsettled copies of a session that says nothing itself.
@@ -52,7 +51,8 @@ impl Protocols {
         self.coap.peers_max
     }
 
-    pub(super) fn contradictions(&self) -> impl IntoIterator<Item = Contradiction> {
+    /// Rules between settings: whether each is broken, and its name in `rules.toml`.
+    pub(super) fn contradictions(&self) -> impl IntoIterator<Item = (bool, &'static str)> {
         self.coap.contradictions()
     }
 }
@@ -112,16 +112,6 @@ impl ListenerKind {
     pub fn has_passwords(self) -> bool {
         self != ListenerKind::Coap
     }
-
-    /// The HTTP path that clients of this protocol upgrade to a WebSocket by default.
-    fn websocket_path(self) -> &'static str {
-        match self {
-            ListenerKind::Stomp => "/ws",
-            ListenerKind::Coap => "/.well-known/coap",
-            ListenerKind::Xmpp => "/xmpp-websocket",
-            _ => "/mqtt",
-        }
-    }
 }
 
 impl Config {
@@ -142,9 +132,12 @@ impl Config {
 impl Listener {
     /// The HTTP path of the upgrade: the setting, or the default of the protocol's clients.
     pub fn websocket_path(&self) -> &str {
-        match self.websocket.path.as_str() {
-            "" => self.kind.websocket_path(),
-            path => path,
+        match (self.websocket.path.as_str(), self.kind) {
+            ("", ListenerKind::Stomp) => "/ws",
+            ("", ListenerKind::Coap) => "/.well-known/coap",
+            ("", ListenerKind::Xmpp) => "/xmpp-websocket",
+            ("", _) => "/mqtt",
+            (path, _) => path,
         }
     }
 }

@@ -10,20 +10,20 @@ use std::path::PathBuf;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 use thalweg_kernel::GroupStrategy;
 use thalweg_model::{Filter, Span};
 
-use super::choices::Words;
+use super::choices::{Fsync, Words};
 use super::keys::Key;
 
-/// Declares a section. A field that is a section itself comes last, as `in "its.prefix." field: Type;`.
+/// Declares sections. A field that is a section itself comes last, as `in "its.prefix." field: Type;`.
 macro_rules! section {
-    ($(#[$meta:meta])* pub struct $Name:ident {
+    ($($(#[$meta:meta])* pub struct $Name:ident {
         $($(#[doc = $doc:literal])+ $field:ident: $Type:ty =
             $kind:expr, $default:literal $(or $none:literal)?, $reload:ident;)*
         $(in $table:literal $(#[$inner_meta:meta])* $inner:ident: $Inner:ty;)*
-    }) => {
+    })+) => {$(
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         pub struct $Name {
@@ -31,14 +31,15 @@ macro_rules! section {
             $($(#[$inner_meta])* pub $inner: $Inner,)*
         }
 
+        $crate::config::section::settings! { by serde: $Name }
+
         impl $crate::config::section::Section for $Name {
             fn keys(table: &str, keys: &mut Vec<$crate::config::keys::Key>) {
+                #[allow(unused_imports, reason = "not every section needs it")]
+                use $crate::config::kind::prelude::*;
                 $(keys.push($crate::config::keys::Key {
                     name: format!("{table}{}", stringify!($field).trim_start_matches("r#")),
-                    kind: {
-                        use $crate::config::kind::prelude::*;
-                        $kind
-                    },
+                    kind: $kind,
                     default: $default,
                     none: None$(.or(Some($none)))?,
                     reload: $crate::config::keys::Reload::$reload,
@@ -47,7 +48,7 @@ macro_rules! section {
                 $(<$Inner as $crate::config::section::Section>::keys(&format!("{table}{}", $table), keys);)*
             }
         }
-    };
+    )+};
 }
 
 pub(super) use section;
@@ -88,107 +89,62 @@ pub(super) fn deserialize<'de, T: Setting, D: Deserializer<'de>>(from: D) -> Res
     T::from_value(value).ok_or_else(|| D::Error::custom(words))
 }
 
-macro_rules! settings_by_serde {
-    ($($Type:ty),+) => {$(
-        impl $crate::config::section::Setting for $Type {
+/// The types of keys: what makes a value of one, and what makes one of a value.
+macro_rules! settings {
+    ($([$($T:ident: $Trait:ident)*] $Type:ty: $write:expr, $read:expr;)+) => {$(
+        impl<$($T: $Trait)*> $crate::config::section::Setting for $Type {
             fn to_value(&self) -> serde_json::Value {
-                serde_json::json!(self)
+                let write: fn(&Self) -> serde_json::Value = $write;
+                write(self)
             }
             fn from_value(value: serde_json::Value) -> Option<Self> {
-                serde_json::from_value(value).ok()
+                let read: fn(serde_json::Value) -> Option<Self> = $read;
+                read(value)
             }
         }
     )+};
-}
-
-pub(super) use settings_by_serde;
-
-settings_by_serde!(bool, u64, u32, u16, u8, usize, PathBuf, SocketAddr, IpAddr);
-
-impl<T: Words> Setting for T {
-    fn to_value(&self) -> Value {
-        self.word().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        T::from_word(value.as_str()?)
-    }
-}
-
-impl<T: Setting> Setting for Option<T> {
-    fn to_value(&self) -> Value {
-        self.as_ref().map_or(Value::Null, T::to_value)
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Null => Some(None),
-            value => T::from_value(value).map(Some),
+    (by serde: $($Type:ty)+) => {
+        $crate::config::section::settings! {
+            $([] $Type: |it| serde_json::json!(it), |value| serde_json::from_value(value).ok();)+
         }
-    }
+    };
 }
 
-impl<T: Setting> Setting for Vec<T> {
-    fn to_value(&self) -> Value {
-        match self.is_empty() {
-            true => Value::Null,
-            false => self.iter().map(T::to_value).collect(),
-        }
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        let items: Option<Vec<Value>> = serde_json::from_value(value).ok()?;
-        items
-            .unwrap_or_default()
-            .into_iter()
-            .map(T::from_value)
-            .collect()
-    }
-}
+pub(super) use settings;
 
-impl<A: Setting, B: Setting> Setting for (A, B) {
-    fn to_value(&self) -> Value {
-        json!([self.0.to_value(), self.1.to_value()])
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        let (one, other) = serde_json::from_value(value).ok()?;
-        Some((A::from_value(one)?, B::from_value(other)?))
-    }
-}
+settings! { by serde: bool u64 u32 u16 u8 usize PathBuf SocketAddr IpAddr }
 
-impl Setting for String {
-    fn to_value(&self) -> Value {
-        self.as_str().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        serde_json::from_value::<Option<String>>(value)
-            .ok()
-            .map(Option::unwrap_or_default)
-    }
-}
-
-/// In nanoseconds; [`Span::FOREVER`] is what a word for "none" means where there is always a length.
-impl Setting for Span {
-    fn to_value(&self) -> Value {
-        self.nanos().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        let nanos: Option<u64> = serde_json::from_value(value).ok()?;
-        Some(nanos.map_or(Span::FOREVER, Span::from_nanos))
-    }
-}
-
-impl Setting for Filter {
-    fn to_value(&self) -> Value {
-        self.as_str().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        Filter::new(value.as_str()?).ok()
-    }
-}
-
-impl Setting for GroupStrategy {
-    fn to_value(&self) -> Value {
-        self.name().into()
-    }
-    fn from_value(value: Value) -> Option<Self> {
-        GroupStrategy::named(value.as_str()?)
-    }
+settings! {
+    [T: Words] T: |it| it.word().into(), |value| T::from_word(value.as_str()?);
+    [T: Setting] Option<T>: |it| it.as_ref().map_or(Value::Null, T::to_value), |value| match value {
+        Value::Null => Some(None),
+        value => T::from_value(value).map(Some),
+    };
+    [T: Setting] Vec<T>: |it| match it.is_empty() {
+        true => Value::Null,
+        false => it.iter().map(T::to_value).collect(),
+    }, |value| match value {
+        Value::Array(items) => items.into_iter().map(T::from_value).collect(),
+        value => value.is_null().then(Vec::new),
+    };
+    [] Vec<(Filter, Fsync)>: |it| match it.is_empty() {
+        true => Value::Null,
+        false => it.iter().map(|(filter, fsync)| (filter.to_string(), fsync.to_value())).collect(),
+    }, |value| match value {
+        Value::Object(pairs) => pairs.into_iter().map(|(filter, fsync)| {
+            Some((Filter::new(&filter).ok()?, Fsync::from_value(fsync)?))
+        }).collect(),
+        value => value.is_null().then(Vec::new),
+    };
+    [] String: |it| it.as_str().into(), |value| match value {
+        Value::String(text) => Some(text),
+        value => value.is_null().then(String::new),
+    };
+    // In nanoseconds; `FOREVER` is what a word for "none" means where there is always a length.
+    [] Span: |it| it.nanos().into(), |value| match value {
+        Value::Null => Some(Span::FOREVER),
+        value => value.as_u64().map(Span::from_nanos),
+    };
+    [] Filter: |it| it.as_str().into(), |value| Filter::new(value.as_str()?).ok();
+    [] GroupStrategy: |it| it.name().into(), |value| GroupStrategy::named(value.as_str()?);
 }

@@ -10,8 +10,7 @@ use super::access::{Access, Admin};
 use super::choices::*;
 use super::listener::Listener;
 use super::multicast::{MULTICAST, Multicast};
-use super::policies::{GroupPolicy, POLICIES};
-use super::policy::{POLICY, Policy};
+use super::policy::{GROUP_POLICIES, GroupPolicy, POLICY, Policy};
 use super::protocols::Protocols;
 use super::section::section;
 
@@ -28,7 +27,7 @@ section! {
         shards: Option<usize> = count(1, SHARDS_MAX as u64), "automatic" or "automatic", Restart;
         /// Virtual hosts of AMQP and STOMP clients beside `/`, which is always there. Each has queues, exchanges and
         /// topics of its own; MQTT clients are in `/`. A client that names another one is refused.
-        tenants: Vec<String> = List(&NAMES), "", NewConnections;
+        tenants: Vec<String> = NAMES, "", NewConnections;
         /// Quality of service by topic, for every protocol: see policies.md. Of the entries whose `filter` matches a topic
         /// and that set a field the last one counts, and over it nothing else; `thalweg config explain plant/7/x` shows
         /// them. With `lifespan_max`, messages that would live longer, or for ever, expire after that time. With
@@ -38,7 +37,7 @@ section! {
         /// message although it was not retained, as with `last_values.keep` (`keep`), or no message is retained (`off`).
         /// With `last_value_depth`, they keep so many of those messages, for XMPP clients, which see them as items.
         /// `fsync` is what acknowledgements wait for, as with `journal.filters`.
-        policy: Vec<Policy> = Tables(&POLICY), "", Now;
+        policy: Vec<Policy> = POLICY, "", Now;
         /// Groups that receivers of our client library join to have messages from datagrams that are sent once for all of them: see
         /// multicast.md. Each is sent what matches its `filters` and what its `user` may receive, by the `interfaces` named and no
         /// others. `group` is a multicast address and port, `name` the last level of the topic `$multicast/<name>`, where its key is
@@ -47,7 +46,7 @@ section! {
         /// at most, messages `packet_bytes_max`. What was sent in the last `history_age_max`, as far as it has
         /// `history_bytes_max` bytes, can be asked for again. A receiver hears something each `heartbeat`, or falls back to its
         /// connection.
-        multicast: Vec<Multicast> = Tables(&MULTICAST), "", Restart;
+        multicast: Vec<Multicast> = MULTICAST, "", Restart;
         in "log." log: Log;
         in "listeners." listeners: BTreeMap<String, Listener>;
         in "admin." admin: Admin;
@@ -66,9 +65,7 @@ section! {
         in "sys." sys: Sys;
         in "" #[serde(flatten)] protocols: Protocols;
     }
-}
 
-section! {
     pub struct Log {
         /// How much is logged. `debug` writes a line per connection and refusal, `trace` one per packet: do not leave
         /// either on under load.
@@ -78,9 +75,7 @@ section! {
         /// File that log lines are appended to; made with mode 0640. Not set: standard error.
         file: Option<PathBuf> = Path, "", Restart;
     }
-}
 
-section! {
     pub struct Limits {
         /// Most connections at once. When reached, new ones are closed at accept. The process's limit on open files
         /// must be as high (ulimit -n).
@@ -132,9 +127,7 @@ section! {
         /// it. `automatic` is three quarters of the machine's (or the container's) memory.
         memory_bytes_max: Option<usize> = size(16 * MIB, 64 * TIB), "automatic" or "automatic", Now;
     }
-}
 
-section! {
     pub struct Queue {
         /// Most messages that wait for one session. Then `queue.overflow` decides.
         messages_max: usize = count(1, 1_000_000_000), "100000000", Now;
@@ -167,9 +160,7 @@ section! {
         /// messages. 0s switches waiting off.
         output_pace_max: Span = seconds(0, 1), "20ms", Now;
     }
-}
 
-section! {
     pub struct Queues {
         /// Most queues that AMQP and STOMP clients may have declared. Further ones are refused.
         count_max: usize = count(1, 10_000_000), "100000", Now;
@@ -190,16 +181,14 @@ section! {
         /// Most bytes of messages published in transactions that are not committed, over all channels of a connection.
         transaction_bytes_max: usize = size(KIB, TIB), "64MiB", Now;
     }
-}
 
-section! {
     pub struct Session {
         /// Longest session expiry that MQTT 5 clients are granted; a longer one is shortened, and CONNACK says so. 0s
         /// ends each session with its connection.
-        expiry_max: Span = expiry(0), "unlimited" or "unlimited", NewConnections;
+        expiry_max: Span = whole_seconds(0, SECONDS_MAX), "unlimited" or "unlimited", NewConnections;
         /// How long the session of an MQTT 3 client with clean session 0 is kept after it disconnects. MQTT 3 has no
         /// expiry of its own, so that with `never` forgotten clients fill the memory.
-        v3_expiry: Span = expiry(1), "7d" or "never", NewConnections;
+        v3_expiry: Span = whole_seconds(1, SECONDS_MAX), "7d" or "never", NewConnections;
         /// Most sessions, connected or not. When reached, clients without a session are refused with "quota exceeded".
         count_max: usize = count(1, 100_000_000), "2000000", NewConnections;
         /// Whether QoS 1 messages of a shared subscription that a client has not acknowledged go to another member as
@@ -207,9 +196,7 @@ section! {
         /// `groups.settle_timeout`.
         redispatch: bool = Flag, "true", Now;
     }
-}
 
-section! {
     pub struct Retained {
         /// Whether retained messages are kept. If not, CONNACK says so to MQTT 5 clients, and a retained publish is
         /// refused.
@@ -219,11 +206,9 @@ section! {
         /// Most bytes of retained messages. When reached, messages are not retained; they are still delivered.
         bytes_max: usize = size(KIB, TIB), "256MiB", Now;
         /// How long a retained message is kept at most, whatever expiry it carries.
-        expiry_max: Span = expiry(1), "never" or "never", Now;
+        expiry_max: Span = whole_seconds(1, SECONDS_MAX), "never" or "never", Now;
     }
-}
 
-section! {
     pub struct Journal {
         /// Whether sessions that outlive their connection, what waits for them, and retained messages survive the
         /// process. If not, an acknowledgement means "this process has it", and a restart forgets everything.
@@ -260,23 +245,19 @@ section! {
         /// can help a slow disk under light load, and delays every acknowledgement.
         max_linger: Span = millis(0, 10), "0s", Restart;
     }
-}
 
-section! {
     pub struct LastValues {
         /// Filters of topics that keep their latest message although its publisher did not retain it, for readers that
         /// come later: CoAP clients that GET, retained messages for MQTT subscribers, `x-last-value`. In memory only;
         /// what publishers retain survives a restart, as always.
-        keep: Vec<Filter> = List(&FILTERS), "", Now;
+        keep: Vec<Filter> = FILTERS, "", Now;
         /// Most messages that are kept only because of `last_values.keep`, or because a CoAP client has made a topic of
         /// their address. When reached, further topics keep none; known ones are still replaced.
         messages_max: usize = count(1, 1_000_000_000), "1000000", Now;
         /// Most bytes of these, likewise.
         bytes_max: usize = size(KIB, TIB), "256MiB", Now;
     }
-}
 
-section! {
     pub struct Dedup {
         /// Publishers whose message ids are remembered for deduplication; each takes 1 KiB of memory. When more come,
         /// those that were idle for longest are forgotten; a user that has more than half of them makes only its own be
@@ -284,11 +265,9 @@ section! {
         publishers_max: usize = count(1, 10_000_000), "10000", Now;
         /// A publisher that has sent nothing with a stamp for this long may be forgotten. What it repeats after that is
         /// taken for new.
-        expiry: Span = expiry(1), "7d" or "never", Now;
+        expiry: Span = whole_seconds(1, SECONDS_MAX), "7d" or "never", Now;
     }
-}
 
-section! {
     pub struct Presence {
         /// Whether the broker publishes which clients come and go: each that has a name gets a retained message at
         /// `$presence/<name>`, which says since when it is online or offline, by which protocol, and why it left. The
@@ -306,18 +285,14 @@ section! {
         /// up. Of more nothing stays, as with `off`.
         offline_max: usize = count(0, 10_000_000), "10000", Now;
     }
-}
 
-section! {
     pub struct Ledger {
         /// Topic prefixes of whole levels that get books of their own: `plant/a` counts `plant/a` and everything below
         /// it, but for what a longer prefix in the list counts. The books are in the metrics, in /v1/ledger and in
         /// `thalweg ledger`.
-        prefixes: Vec<String> = List(&PREFIXES), "", Restart;
+        prefixes: Vec<String> = PREFIXES, "", Restart;
     }
-}
 
-section! {
     pub struct Groups {
         /// How a shared subscription chooses the member that gets the next message. `adaptive`: the one that is
         /// expected to finish it first, by acknowledgements, load reports and what else the broker measures; messages
@@ -341,7 +316,7 @@ section! {
         /// given up, that expire while they wait, or that a member refuses (a PUBACK or PUBREC of 0x80 and above, a
         /// reject of AMQP without requeue); `$q/dead` is a queue. Of a shared subscription that takes from a queue the
         /// queue's own limits count.
-        policies: Vec<GroupPolicy> = Tables(&POLICIES), "", Now;
+        policies: Vec<GroupPolicy> = GROUP_POLICIES, "", Now;
         /// Most messages that wait for one shared subscription when no member can take them. Further ones are dropped
         /// and counted; of QoS 1 or 2, and if no other receiver has got them, they are refused as with
         /// `queue.overflow`.
@@ -360,9 +335,7 @@ section! {
         /// `groups.policies` names a `settle_timeout` keep that.
         adaptive_eviction: bool = Flag, "false", Now;
     }
-}
 
-section! {
     pub struct Sys {
         /// Time between two rounds of statistics under $SYS.
         interval: Option<Span> = seconds(1, 86_400), "10s" or "off", Now;
@@ -384,10 +357,8 @@ impl Config {
 
     /// How many publishes per second a connection of `listener` may send; `None` is unlimited.
     pub fn publish_rate(&self, listener: &Listener) -> Option<u64> {
-        match listener.publish_rate {
-            Some(rate) => (rate > 0).then_some(rate),
-            None => self.limits.publish_rate,
-        }
+        let rate = listener.publish_rate.or(self.limits.publish_rate);
+        rate.filter(|rate| *rate > 0)
     }
 
     /// What acknowledgements to peers of `listener` wait for, where no topic filter has a policy of its own.
@@ -409,13 +380,9 @@ impl Config {
 
     /// Whether anything is configured that can tell one user from another by what CONNECT carries.
     pub fn has_authentication(&self) -> bool {
-        let (access, jwt) = (&self.access, &self.access.jwt);
-        let files = [
-            &access.password_file,
-            &jwt.secret_file,
-            &jwt.public_key_file,
-        ];
-        files.into_iter().any(Option::is_some)
+        let jwt = &self.access.jwt;
+        let by_token = jwt.secret_file.is_some() || jwt.public_key_file.is_some();
+        by_token || self.access.password_file.is_some()
     }
 }
 

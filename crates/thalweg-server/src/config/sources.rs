@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Origin};
@@ -22,24 +21,6 @@ pub(super) struct Gathered {
     pub errors: Vec<ConfigError>,
 }
 
-/// The file that is read.
-struct File<'a> {
-    path: &'a Path,
-    text: &'a str,
-    /// Where relative paths in it start.
-    base: &'a Path,
-}
-
-impl File<'_> {
-    fn origin(&self, offset: usize) -> Origin {
-        let before = self.text.bytes().take(offset);
-        Origin::File {
-            path: self.path.to_owned(),
-            line: before.filter(|byte| *byte == b'\n').count() + 1,
-        }
-    }
-}
-
 impl Gathered {
     fn refuse(&mut self, origin: Origin, what: impl Into<String>, mend: impl Into<String>) {
         self.errors.push(ConfigError::new(origin, what, mend));
@@ -47,33 +28,38 @@ impl Gathered {
 
     /// Takes a TOML document, called `path` in errors; relative paths in it start at its directory.
     pub fn add_file(&mut self, path: &Path, text: &str) {
-        let base = path.parent().unwrap_or(Path::new(""));
-        let file = File { path, text, base };
+        let origin = |offset: usize| {
+            let before = text.bytes().take(offset);
+            let line = before.filter(|byte| *byte == b'\n').count() + 1;
+            let path = path.to_owned();
+            Origin::File { path, line }
+        };
         let (document, faults) = DeTable::parse_recoverable(text);
         for fault in &faults {
-            let origin = file.origin(fault.span().map_or(0, |span| span.start));
+            let origin = origin(fault.span().map_or(0, |span| span.start));
             let message = fault.message().trim_end_matches('.').replace('\n', ", ");
             let what = format!("This is not TOML: {message}");
             self.refuse(origin, what, "See https://toml.io for how it is written");
         }
         // What the parser made of a broken document would only add errors that are not there.
         if faults.is_empty() {
-            self.walk(&file, "", document.get_ref());
+            let base = path.parent().unwrap_or(Path::new(""));
+            self.walk("", document.get_ref(), base, &origin);
         }
     }
 
     /// Takes the entries of a table, whose name with its dot is `above`.
-    fn walk(&mut self, file: &File, above: &str, entries: &DeTable<'_>) {
-        for (key, value) in entries {
+    fn walk(&mut self, above: &str, table: &DeTable, base: &Path, at: &dyn Fn(usize) -> Origin) {
+        for (key, value) in table {
             let name = format!("{above}{}", key.get_ref());
-            let origin = file.origin(key.span().start);
+            let origin = at(key.span().start);
             match value.get_ref() {
                 DeValue::Table(inner) if find(&name).is_none() => {
                     if self.enter(&name, origin) {
-                        self.walk(file, &(name + "."), inner);
+                        self.walk(&(name + "."), inner, base, at);
                     }
                 }
-                _ => self.add(&name, &written(value), origin, file.base),
+                value => self.add(&name, Written::Toml(value, base), origin),
             }
         }
     }
@@ -112,7 +98,7 @@ impl Gathered {
                 variable: variable.clone(),
             };
             match find(&name) {
-                Some(_) => self.add(&name, &Written::Loose(value), origin, Path::new("")),
+                Some(_) => self.add(&name, Written::Loose(&value), origin),
                 None => self.refuse_variable(&variable, &name, origin),
             }
         }
@@ -142,8 +128,7 @@ impl Gathered {
         for set in sets {
             match set.split_once('=') {
                 Some((name, value)) => {
-                    let value = Written::Loose(value.trim().to_owned());
-                    self.add(name.trim(), &value, Origin::Set, Path::new(""));
+                    self.add(name.trim(), Written::Loose(value.trim()), Origin::Set);
                 }
                 None => {
                     let what = format!("\"{set}\" has no value");
@@ -153,7 +138,7 @@ impl Gathered {
         }
     }
 
-    fn add(&mut self, name: &str, written: &Written, origin: Origin, base: &Path) {
+    fn add(&mut self, name: &str, written: Written, origin: Origin) {
         let Some((key, listener)) = find(name) else {
             return self.errors.push(refusal(name, origin));
         };
@@ -161,32 +146,9 @@ impl Gathered {
             let first = self.listeners.entry(listener.to_owned());
             first.or_insert_with(|| origin.clone());
         }
-        let value = key.parse(written, base).map_err(|fault| {
+        let value = key.parse(written).map_err(|fault| {
             self.refuse(origin.clone(), format!("{name} {}", fault.what), fault.mend);
         });
         self.values.insert(name.to_owned(), (value.ok(), origin));
-    }
-}
-
-pub(super) fn written(value: &Spanned<DeValue<'_>>) -> Written {
-    match value.get_ref() {
-        DeValue::String(text) => Written::Quoted(text.to_string()),
-        // The radix is kept because a file mode in decimal is a mistake, in octal it is none.
-        DeValue::Integer(number) if number.radix() == 8 => {
-            Written::Bare(format!("0o{}", number.as_str()))
-        }
-        DeValue::Integer(number) => match u64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(whole) => Written::Bare(whole.to_string()),
-            Err(_) => Written::Bare(number.to_string()),
-        },
-        DeValue::Float(number) => Written::Bare(number.to_string()),
-        DeValue::Boolean(flag) => Written::Bare(flag.to_string()),
-        DeValue::Datetime(_) => Written::Date,
-        DeValue::Array(items) => Written::List(items.iter().map(written).collect()),
-        DeValue::Table(entries) => {
-            let entries = entries.iter();
-            let entries = entries.map(|(key, value)| (key.get_ref().to_string(), written(value)));
-            Written::Table(entries.collect())
-        }
     }
 }

@@ -59,16 +59,29 @@ fn configurations_are_read_shown_and_refused_as_the_cases_say() {
     }
 }
 
-/// A rule that `check.rs` names and the file has not would panic above.
+/// A condition without a text would panic in the other tests.
 #[test]
-fn every_rule_that_has_a_text_has_a_condition() {
-    let texts: toml::Table = toml::from_str(include_str!("rules.toml")).expect("it is TOML");
-    let code = concat!(include_str!("check.rs"), include_str!("protocols/coap.rs"));
-    for (name, _) in texts
-        .values()
-        .flat_map(|it| it.as_table().expect("a table"))
-    {
-        assert!(code.contains(&format!("\"{name}\"")), "{name}");
+fn every_text_of_a_rule_or_kind_is_used() {
+    let forms = [
+        include_str!("kind.rs"),
+        include_str!("units.rs"),
+        include_str!("forms.rs"),
+    ];
+    let sections = [
+        include_str!("policy.rs"),
+        include_str!("multicast.rs"),
+        include_str!("protocols/zmtp.rs"),
+    ];
+    let kinds = [forms, sections].concat().concat();
+    let rules = [include_str!("check.rs"), include_str!("protocols/coap.rs")].concat();
+    for (texts, code) in [
+        (include_str!("kinds.toml"), kinds),
+        (include_str!("rules.toml"), rules),
+    ] {
+        let texts: toml::Table = toml::from_str(texts).expect("it is TOML");
+        for name in texts.keys() {
+            assert!(code.contains(&format!("\"{name}\"")), "{name}");
+        }
     }
 }
 
@@ -524,16 +537,16 @@ fn values_of(key: &Key) -> Vec<serde_json::Value> {
         KeyKind::Strategy => vec!["sticky".into()],
         KeyKind::Text | KeyKind::Secret => vec!["something else".into()],
         KeyKind::File | KeyKind::Path => vec!["somewhere/else".into()],
-        KeyKind::Form(_) => vec!["127.0.0.9:9".into()],
-        KeyKind::List(_) => vec!["127.0.0.9".into(), "http://a".into()],
+        KeyKind::Form(..) => vec!["127.0.0.9:9".into()],
+        KeyKind::List(..) => vec!["127.0.0.9".into(), "http://a".into()],
         KeyKind::Policies => vec!["a/#=never".into()],
-        KeyKind::Tables(_) => vec![
+        KeyKind::Tables(..) => vec![
             "[{ filter = \"a/#\", upgrade_qos = true, settle_timeout = \"off\" }]".into(),
             "[{ endpoint = \"tcp://a:1\", as = \"sub\" }]".into(),
             "[{ filter = \"a/#\", priority_min = 9, lifespan_max = \"unlimited\" }]".into(),
             "[{ name = \"a\", group = \"[ff15::1]:9\", interfaces = [\"b\"], filters = [\"a/#\"] }]".into(),
         ],
     };
-    let parse = |text: String| key.parse(&Written::Loose(text), Path::new("")).ok();
+    let parse = |text: String| key.parse(Written::Loose(&text)).ok();
     written.into_iter().filter_map(parse).collect()
 }

@@ -1,101 +1,69 @@
 //! Numbers as people write them: what they count, and the names of its multiples.
 
+use super::kind::{Fault, ensure};
+
 /// What a number counts.
 pub struct Unit {
-    /// Completes "which is not …".
-    pub(super) title: &'static str,
-    /// What to write: before the range of numbers, and behind it.
-    takes: (&'static str, &'static str),
+    /// Its texts in `kinds.toml`.
+    pub(super) name: &'static str,
     /// The names of one and of its multiples, the smallest first; of two that are equal the second is shown.
-    scale: &'static [(&'static str, u64)],
+    scale: Scale,
     /// How 0 is shown.
     zero: &'static str,
     /// What stands behind the number and may be left out.
     end: &'static str,
 }
 
-pub static COUNT: Unit = Unit {
-    title: "a whole number",
-    takes: ("a whole number", ""),
-    scale: &[("", 1)],
-    zero: "0",
-    end: "",
-};
-
+pub static COUNT: Unit = unit("count", &[("", 1)], "0", "");
 /// Counts bytes, in multiples of 1024.
-pub static SIZE: Unit = Unit {
-    title: "a size",
-    takes: ("a size", ", such as 65536, 64KiB or 1MiB"),
-    scale: BYTES,
-    ..COUNT
-};
-
+pub static SIZE: Unit = unit("size", BYTES, "0", "");
 /// Counts nanoseconds; only 0 may do without a unit.
-pub static DURATION: Unit = Unit {
-    title: "a duration with its unit",
-    takes: ("a duration", ", such as 10s, 5m or 1h"),
-    scale: TIMES,
-    zero: "0s",
-    ..COUNT
-};
-
+pub static DURATION: Unit = unit("duration", TIMES, "0s", "");
 /// Nanoseconds, where less than a second makes sense.
-pub static SHORT_DURATION: Unit = Unit {
-    takes: ("a duration", ", such as 20ms, 10s or 1m"),
-    ..DURATION
-};
+pub static SHORT_DURATION: Unit = unit("short-duration", TIMES, "0s", "");
+pub static RATE: Unit = unit("rate", &[("", 1)], "0", "/s");
+pub static SIZE_RATE: Unit = unit("size-rate", BYTES, "0", "/s");
 
-pub static RATE: Unit = Unit {
-    title: "a rate",
-    takes: ("a number per second", ", such as 1000/s"),
-    end: "/s",
-    ..COUNT
-};
+type Scale = &'static [(&'static str, u64)];
 
-pub static SIZE_RATE: Unit = Unit {
-    takes: ("bytes per second", ", such as 1MiB/s"),
-    scale: BYTES,
-    ..RATE
-};
+const fn unit(name: &'static str, scale: Scale, zero: &'static str, end: &'static str) -> Unit {
+    Unit {
+        name,
+        scale,
+        zero,
+        end,
+    }
+}
 
 /// A number in a range, and a multiple of `step`.
 #[derive(Clone, Copy)]
 pub struct Number {
     pub unit: &'static Unit,
+    pub step: u64,
     pub min: u64,
     pub max: u64,
-    pub step: u64,
 }
 
 impl Number {
-    /// The number that `text` means, or what is wrong with it: `None` if it is no number at all.
-    pub(super) fn read(&self, text: &str) -> Result<u64, Option<String>> {
-        let number = self.unit.read(text).ok_or(None)?;
-        if !(self.min..=self.max).contains(&number) {
-            return Err(Some(format!("is {text}, which is out of range")));
-        }
-        if !number.is_multiple_of(self.step) {
-            let step = self.unit.show(self.step);
-            return Err(Some(format!(
-                "is {text}, which is not a multiple of {step}"
-            )));
-        }
+    pub(super) fn read(&self, text: &str) -> Result<u64, Fault> {
+        let number = self.unit.read(text).ok_or_else(Fault::default)?;
+        let step = self.unit.show(self.step);
+        ensure!((self.min..=self.max).contains(&number); "is {text}, which is out of range");
+        ensure!(number.is_multiple_of(self.step); "is {text}, which is not a multiple of {step}");
         Ok(number)
     }
 
-    /// What to write; bounds that are none are left out.
-    pub(super) fn expectation(&self) -> String {
-        let (what, examples) = self.unit.takes;
+    /// What it may be, in words; bounds that are none are left out.
+    pub(super) fn range(&self) -> String {
         let show = |number| self.unit.show(number);
         let range = match self.max {
             u64::MAX => String::new(),
             max => format!(" from {} to {}", show(self.min), show(max)),
         };
-        let steps = match self.step {
-            1 => String::new(),
-            step => format!(" in steps of {}", show(step)),
-        };
-        format!("{what}{range}{steps}{examples}")
+        match self.step {
+            1 => range,
+            step => format!("{range} in steps of {}", show(step)),
+        }
     }
 }
 

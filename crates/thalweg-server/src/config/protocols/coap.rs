@@ -1,7 +1,6 @@
 //! `coap.*`: the section of CoAP.
 
 use crate::config::choices::words;
-use crate::config::protocols::Contradiction;
 use crate::config::section::section;
 use thalweg_coap::EchoForObserve;
 use thalweg_fronts::coap::Notify;
@@ -112,7 +111,7 @@ words! { for Notify { Auto = "auto", Confirmable = "con", NonConfirmable = "non"
 words! { for EchoForObserve { Auto = "auto", Always = "always", Never = "never", } }
 
 impl Coap {
-    pub(super) fn contradictions(&self) -> [Contradiction; 2] {
+    pub(super) fn contradictions(&self) -> [(bool, &'static str); 2] {
         [
             (!self.max_block_size.is_power_of_two(), "odd-blocks"),
             (self.queue > self.queue_max, "coap-queue-beyond-max"),

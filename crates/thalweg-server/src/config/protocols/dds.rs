@@ -15,17 +15,17 @@ section! {
         second_domain: Option<u32> = count(0, 232), "off" or "off", Restart;
         /// Addresses or names of the network interfaces that the domain is reached by. The loopback interface, unless
         /// others are named.
-        interfaces: Vec<String> = List(&NAMES), "127.0.0.1", Restart;
+        interfaces: Vec<String> = NAMES, "127.0.0.1", Restart;
         /// Addresses where participants are looked for, beside multicast.
-        peers: Vec<String> = List(&NAMES), "127.0.0.1", Restart;
+        peers: Vec<String> = NAMES, "127.0.0.1", Restart;
         /// Whether participants are looked for by multicast, too. Never on a loopback interface.
         multicast: bool = Flag, "true", Restart;
         /// The user that access rules know the bridge as.
         user: String = Text, "dds", Restart;
         /// Topic filters: the addresses that are bridged, in both directions.
-        allow: Vec<Filter> = List(&FILTERS), "#", Restart;
+        allow: Vec<Filter> = FILTERS, "#", Restart;
         /// Topic filters: addresses that are not bridged, whatever `dds.allow` says.
-        deny: Vec<Filter> = List(&FILTERS), "", Restart;
+        deny: Vec<Filter> = FILTERS, "", Restart;
         /// What addresses of ROS 2 topics begin with: `rt/chatter` is `ros/chatter`. Empty: they begin with nothing
         /// more.
         ros_mount: String = Text, "ros", Restart;
@@ -34,27 +34,27 @@ section! {
         ros_node: Option<String> = Text, "/thalweg" or "off", Restart;
         /// Topic filters: at these addresses values of known types are JSON in the broker, both ways. Elsewhere, and
         /// where the type is not known, they are as DDS encodes them (CDR).
-        json: Vec<Filter> = List(&FILTERS), "", Restart;
+        json: Vec<Filter> = FILTERS, "", Restart;
         /// Topic filters: samples at such addresses become last values (MQTT: retained messages), as those of writers
         /// with TRANSIENT_LOCAL durability do everywhere.
-        retain: Vec<Filter> = List(&FILTERS), "", Restart;
+        retain: Vec<Filter> = FILTERS, "", Restart;
         /// Topic filters: at these addresses no more than one sample of each instance is published per `dds.separation`
         /// (TIME_BASED_FILTER); what comes between is dropped before it is converted.
-        sampled: Vec<Filter> = List(&FILTERS), "", Restart;
+        sampled: Vec<Filter> = FILTERS, "", Restart;
         /// The least time between two samples of an instance at addresses of `dds.sampled`, by the stamps of their writer.
         separation: Span = millis(1, 86_400_000), "100ms", Restart;
         /// Topic filters: addresses of topics with a key whose instances have addresses of their own, one level below: the hash
         /// of the key in hexadecimal digits, or the key itself if that is fixed in size and at most 16 bytes long. Where the
         /// type is known, the values of the key's fields. Elsewhere all instances share the address, and one last value.
-        keys: Vec<Filter> = List(&FILTERS), "#", Restart;
+        keys: Vec<Filter> = FILTERS, "#", Restart;
         /// Topic filters: addresses of topics without a key whose TRANSIENT_LOCAL writers have addresses of their own, one level below:
         /// the id of the writer, as `ros2 topic info --verbose` shows it. So each writer has its last value, where each says a part of
         /// the whole. Elsewhere all writers share the address, and its last value is the latest of them. `automatic`: `tf_static` of
         /// ROS 2, below `dds.ros_mount`.
-        writers: Option<Vec<Filter>> = List(&FILTERS), "automatic" or "automatic", Restart;
+        writers: Option<Vec<Filter>> = FILTERS, "automatic" or "automatic", Restart;
         /// Topic filters: the addresses of services that clients of the broker serve, offered to clients of ROS 2. Not those
         /// that a node of ROS 2 serves, or requests are answered twice; these need no setting.
-        services: Vec<Filter> = List(&FILTERS), "", Restart;
+        services: Vec<Filter> = FILTERS, "", Restart;
         /// A folder with types beside those that are built in: of ROS 2 packages, `<package>/msg/<Name>.msg` and
         /// `<package>/srv/<Name>.srv`, and files of IDL, `<name>.idl`.
         types: Option<PathBuf> = Path, "", Restart;

@@ -13,7 +13,7 @@ section! {
         dialect: Dialect = Word(Dialect::WORDS), "rabbitmq", NewConnections;
         /// Names of this machine that STOMP clients may send as `host` without meaning a tenant. `localhost`, addresses
         /// and names with a dot count as such anyhow, unless they are in `tenants`.
-        hosts: Vec<String> = List(&NAMES), "", NewConnections;
+        hosts: Vec<String> = NAMES, "", NewConnections;
         /// Whether a message that a STOMP client refuses with NACK goes back into its queue, if the frame does not say
         /// itself with `requeue`. If not, it is dead-lettered or dropped.
         nack_requeues: bool = Flag, "true", NewConnections;

@@ -30,7 +30,7 @@ section! {
         /// Names that every XMPP client has in its roster: MQTT client ids, identities of DTLS, users of XMPP. A
         /// contact is available while its name is online, a user of XMPP while a client of it says so; see
         /// `presence.enabled`.
-        roster: Vec<String> = List(&NAMES), "", NewConnections;
+        roster: Vec<String> = NAMES, "", NewConnections;
         /// Whether SCRAM-SHA-256 is offered to XMPP clients, with TLS and without. Most clients try it first and
         /// nothing else if it fails, so every user needs a SCRAM entry in `access.password_file`. Needs `access.scram`.
         scram: bool = Flag, "false", NewConnections;

@@ -1,7 +1,10 @@
 //! `zmtp.*`: the section of ZMTP.
 
-use crate::config::dials::{DIALS, Dial};
-use crate::config::section::section;
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+
+use crate::config::kind::{KeyKind, ensure};
+use crate::config::section::{keys_of, section, settings};
 use thalweg_model::{Filter, Span};
 
 section! {
@@ -14,7 +17,7 @@ section! {
         last_value: bool = Flag, "false", NewConnections;
         /// Topic filters: what a ZeroMQ client publishes at such a topic becomes its last value, as a retained message
         /// of MQTT does. With `zmtp.last_value` it is a last value cache.
-        retain: Vec<Filter> = List(&FILTERS), "", NewConnections;
+        retain: Vec<Filter> = FILTERS, "", NewConnections;
         /// Whether a ZeroMQ subscriber gets what begins with none of its prefixes, in place of what begins with one. As
         /// with ZMQ_INVERT_MATCHING of a PUB, the SUB must set that, too.
         invert_matching: bool = Flag, "false", NewConnections;
@@ -50,7 +53,7 @@ section! {
         /// `dealer` asks a REP or ROUTER what is asked at `service`, and `router` answers a REQ or DEALER. The peer has
         /// the rights of `user` (`zmtp`). A connection that ends is opened again after a tenth of a second, then after
         /// twice as long each time, up to half a minute; `identity` is the broker's routing id each time.
-        connect: Vec<Dial> = Tables(&DIALS), "", Restart;
+        connect: Vec<Dial> = DIALS, "", Restart;
         /// How often a ZeroMQ client of ZMTP 3.1 is asked for a sign of life (PING). One that sends nothing for three
         /// times as long is disconnected. 0s is never. What a client asks for by a time to live in its own PING comes
         /// first.
@@ -61,4 +64,82 @@ section! {
         /// Longest prefix that a ZeroMQ client may subscribe to. A client that sends a longer one is disconnected.
         subscription_bytes_max: usize = size(64, 64 * KIB), "4KiB", NewConnections;
     }
+
+    /// An entry of `zmtp.connect`.
+    pub struct Dial {
+        /// Where the peer listens.
+        endpoint: Endpoint = ENDPOINT, "", Restart;
+        /// The broker's socket, in ZeroMQ's word and lower case.
+        r#as: String = SOCKET_TYPE, "", Restart;
+        /// Whose rights the peer has.
+        user: String = Text, "zmtp", Restart;
+        /// What is asked of a publisher: prefixes of first frames.
+        subscribe: Vec<String> = FIRST_BYTES, "[\"\"]", Restart;
+        /// The address that a server answers at; empty for `zmtp.service`.
+        service: String = Text, "", Restart;
+        /// The broker's routing id; empty for none.
+        identity: String = IDENTITY, "", Restart;
+        /// The queue of a PUSH or PULL; empty for `zmtp.queue`.
+        queue: String = Text, "", Restart;
+    }
 }
+
+/// Where a peer listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A host, by name or address, and a port.
+    Tcp(String),
+    /// The path of a Unix socket.
+    Ipc(PathBuf),
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Endpoint::Tcp(place) => write!(f, "tcp://{place}"),
+            Endpoint::Ipc(path) => write!(f, "ipc://{}", path.display()),
+        }
+    }
+}
+
+impl Endpoint {
+    fn parse(text: &str) -> Option<Endpoint> {
+        if let Some(path) = text.strip_prefix("ipc://") {
+            return path.starts_with('/').then(|| Endpoint::Ipc(path.into()));
+        }
+        let place = text.strip_prefix("tcp://")?;
+        let (host, port) = place.rsplit_once(':')?;
+        let port: u16 = port.parse().ok()?;
+        (!host.is_empty() && port > 0).then(|| Endpoint::Tcp(place.to_owned()))
+    }
+
+    /// The addresses that the name of its host has now.
+    pub(crate) fn addresses(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
+        match self {
+            Endpoint::Tcp(place) => Ok(place.to_socket_addrs()?.collect()),
+            Endpoint::Ipc(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+settings! { [] Endpoint: |it| it.to_string().into(), |value| Endpoint::parse(value.as_str()?); }
+
+pub const DIALS: KeyKind = KeyKind::Tables("dials", keys_of::<Dial>, |_| Ok(()));
+
+const ENDPOINT: KeyKind = KeyKind::Form("endpoint", |text, _| {
+    ensure!(Endpoint::parse(text).is_some(); "has the endpoint \"{text}\"");
+    Ok(text.to_owned())
+});
+
+const SOCKET_TYPE: KeyKind = KeyKind::Form("socket-type", |text, _| {
+    let is_one = ["sub", "pub", "pull", "push", "dealer", "router"].contains(&text);
+    ensure!(is_one; "cannot be \"{text}\"");
+    Ok(text.to_owned())
+});
+
+const IDENTITY: KeyKind = KeyKind::Form("routing-id", |text, _| {
+    ensure!(text.len() <= 255);
+    Ok(text.to_owned())
+});
+
+const FIRST_BYTES: KeyKind = KeyKind::List("first-bytes", |text, _| Ok(text.to_owned()));
