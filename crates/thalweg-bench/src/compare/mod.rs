@@ -320,8 +320,12 @@ mod tests {
             .collect()
     }
 
+    fn of(base: &[(Cell, Row)], new: &[(Cell, Row)], past: &[Run], name: &str) -> Comparison {
+        compare(base, new, past, &[metric(name).expect("a figure")], 0.1, 1)
+    }
+
     fn verdict(base: &[(Cell, Row)], new: &[(Cell, Row)], name: &str) -> Verdict {
-        let found = compare(base, new, &[], &[metric(name).expect("a figure")], 0.1, 1);
+        let found = of(base, new, &[], name);
         assert_eq!(found.changes.len(), 1);
         found.changes[0].verdict
     }
@@ -353,14 +357,7 @@ mod tests {
                     .flat_map(|point| trials(&point.to_string(), 100.0, 0.2, seed * 31 + point, 5))
                     .collect()
             };
-            let found = compare(
-                &side(seed),
-                &side(seed + 1000),
-                &[],
-                &[metric("p50").expect("a figure")],
-                0.1,
-                1,
-            );
+            let found = of(&side(seed), &side(seed + 1000), &[], "p50");
             assert_eq!(found.changes.len(), 10);
             alarms += usize::from(
                 found
@@ -408,14 +405,7 @@ mod tests {
         for (_, row) in &mut new {
             row.wire_bytes = row.wire_bytes.map(|bytes| bytes + bytes / 5);
         }
-        let found = compare(
-            &base,
-            &new,
-            &[],
-            &[metric("bytes_per_msg").expect("a figure")],
-            0.1,
-            1,
-        );
+        let found = of(&base, &new, &[], "bytes_per_msg");
         assert_eq!(
             (found.gone, found.added),
             (
@@ -443,14 +433,7 @@ mod tests {
         let base = trials("60B", 100.0, 0.01, 1, 3);
         let judged = |past: &[Run], middle: f64| {
             let new = trials("60B", middle, 0.01, 2, 3);
-            let found = compare(
-                &base,
-                &new,
-                past,
-                &[metric("p50").expect("a figure")],
-                0.1,
-                1,
-            );
+            let found = of(&base, &new, past, "p50");
             (found.changes[0].verdict, found.changes[0].since.clone())
         };
         let since = || Some("the new one".to_owned());

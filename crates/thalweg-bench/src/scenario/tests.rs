@@ -27,11 +27,10 @@ assert:   ["bytes_per_msg[mqtt,qos2] > bytes_per_msg[mqtt,qos0] where loss<=5%",
 const SMALL: &str =
     "name: small\nprotocol: {publish: mqtt}\nworkload: {size: 60B}\nload: {rate: 10/s}\n";
 
-fn set(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs
-        .iter()
-        .map(|(path, value)| ((*path).to_owned(), (*value).to_owned()))
-        .collect()
+/// What `--set` would say of each of these words.
+fn set(words: &str) -> Vec<(String, String)> {
+    let pair = |word| command::pair(word).expect("KEY=VALUE");
+    words.split_whitespace().map(pair).collect()
 }
 
 fn refused(text: &str) -> String {
@@ -64,12 +63,12 @@ fn the_example_of_the_plan_is_ninety_cells() {
     // The first repeat of everything comes before the second of anything.
     let repeats: Vec<u32> = scenario.cells.iter().map(|cell| cell.repeat).collect();
     assert!(repeats.is_sorted() && repeats[17] == 0 && repeats[18] == 1);
-    let order = |more: &[(&str, &str)]| {
+    let order = |more: &str| {
         let cells = parse(EXAMPLE, &set(more), None).expect("the example").cells;
         cells.iter().map(Cell::key).collect::<Vec<_>>()
     };
-    assert_eq!(order(&[]), order(&[]), "the seed decides");
-    assert_ne!(order(&[]), order(&[("workload.seed", "43")]));
+    assert_eq!(order(""), order(""), "the seed decides");
+    assert_ne!(order(""), order("workload.seed=43"));
 }
 
 #[test]
@@ -160,12 +159,8 @@ fn what_contradicts_itself_is_told() {
 
 #[test]
 fn set_changes_what_is_there_and_ends_a_sweep_of_it() {
-    let asked = [
-        ("topology.link.loss", "10%"),
-        ("repeats", "1"),
-        ("phases.measure", "2s"),
-    ];
-    let scenario = parse(EXAMPLE, &set(&asked), None).expect("the example");
+    let asked = set("topology.link.loss=10% repeats=1 phases.measure=2s");
+    let scenario = parse(EXAMPLE, &asked, None).expect("the example");
     assert_eq!(
         (scenario.cells.len(), scenario.axes),
         (3, vec!["protocol".to_owned()])
@@ -176,10 +171,10 @@ fn set_changes_what_is_there_and_ends_a_sweep_of_it() {
             (0.1, 2_000_000_000)
         );
     }
-    let sizes = [("sweep.workload.size", "[60B, 2kB]"), ("repeats", "1")];
-    let swept = parse(SMALL, &set(&sizes), None).expect("two sizes");
+    let sizes = set("sweep.workload.size=[60B,2kB] repeats=1");
+    let swept = parse(SMALL, &sizes, None).expect("two sizes");
     assert_eq!(swept.cells.len(), 2);
-    let why = parse(SMALL, &set(&[("load.rte", "5/s")]), None).expect_err("no such key");
+    let why = parse(SMALL, &set("load.rte=5/s"), None).expect_err("no such key");
     assert!(why.starts_with("load.rte: "), "{why}");
 }
 
@@ -277,19 +272,18 @@ fn the_examples_can_be_read() {
 
 #[test]
 fn users_and_idle_connections_are_of_a_scenario() {
-    let first = |more: &[(&str, &str)]| {
+    let first = |more: &str| {
         let scenario = parse(SMALL, &set(more), None);
         scenario.map(|mut scenario| scenario.cells.remove(0))
     };
-    let more = [("system.user", "lab"), ("load.idle_connections", "500")];
-    let cell = first(&more).expect("a scenario");
+    let cell = first("system.user=lab load.idle_connections=500").expect("a scenario");
     let text = serde_json::to_string(&cell).expect("JSON");
     let words = "\"extras\":{\"idle\":500,\"user\":\"lab\"}";
     assert!(text.contains(words), "{text}");
-    let plain = serde_json::to_string(&first(&[]).expect("a scenario")).expect("JSON");
+    let plain = serde_json::to_string(&first("").expect("a scenario")).expect("JSON");
     assert!(!plain.contains("extras"), "old folders are resumed");
-    let coap = [("load.idle_connections", "5"), ("protocol.publish", "coap")];
-    let why = first(&coap).expect_err("they speak MQTT");
+    let coap = first("load.idle_connections=5 protocol.publish=coap");
+    let why = coap.expect_err("they speak MQTT");
     assert!(why.contains("load.idle_connections"), "{why}");
 }
 
@@ -323,7 +317,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         "{SMALL}repeats: 2\nsweep: {{workload.size: [60B, 2kB]}}\nassert: ['p50 < 50us', 'p99[60B] <= p99[2kB]']\n"
     );
     fs::write(&file, &text).expect("writable");
-    let args = |name: &str, set: &[(&str, &str)], resume: bool| command::RunArgs {
+    let args = |name: &str, set: &str, resume: bool| command::RunArgs {
         scenario: file.clone(),
         changes: command::Changes {
             set: self::set(set),
@@ -351,17 +345,17 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         found.row.standing = standing;
         found
     };
-    let (outcome, summary) = run(&args("good", &[], false), &good);
+    let (outcome, summary) = run(&args("good", "", false), &good);
     assert_eq!(outcome, Ok(Outcome::Done), "{summary}");
     for words in ["| size=2kB | 2 |", "`p50 < 50us`: holds at 2 of 2"] {
         assert!(summary.contains(words), "{summary}");
     }
-    let (outcome, summary) = run(&args("slow", &[], false), &|_, _| measured(100));
+    let (outcome, summary) = run(&args("slow", "", false), &|_, _| measured(100));
     assert_eq!(outcome, Ok(Outcome::ShapeFailed));
     let words = "does not hold** at 2 of 2: size=2kB: 100";
     assert!(summary.contains(words), "{summary}");
     let invalid = |_: &Cell, _: &AtomicBool| with(Standing::Invalid("no".to_owned()));
-    let bad = args("bad", &[], false);
+    let bad = args("bad", "", false);
     assert_eq!(run(&bad, &invalid).0, Ok(Outcome::Invalid));
     // Half of the sweep lacks its broker: what was compared holds, and the run fails all the same.
     let absent = |cell: &Cell, _: &AtomicBool| match cell.axes["size"].as_str() {
@@ -370,7 +364,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
     };
     let half = command::RunArgs {
         scenario: folder.0.join("half.yaml"),
-        ..args("half", &[], false)
+        ..args("half", "", false)
     };
     fs::write(&half.scenario, text.replace(", 'p99[60B] <= p99[2kB]'", "")).expect("writable");
     let (outcome, summary) = run(&half, &absent);
@@ -385,7 +379,7 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
         stop.store(true, std::sync::atomic::Ordering::SeqCst);
         measured(1)
     };
-    let cut = args("cut", &[], false);
+    let cut = args("cut", "", false);
     let one_by_one = command::RunArgs {
         side_by_side: 1,
         ..cut.clone()
@@ -397,71 +391,44 @@ fn a_run_writes_its_folder_and_exits_as_it_went() {
     stop.store(false, std::sync::atomic::Ordering::SeqCst);
     for (refused, why) in [
         (cut, "it has results"),
-        (
-            args("cut", &[("load.rate", "11/s")], true),
-            "another scenario",
-        ),
-        (
-            args("one", &[("workload.size", "60B")], false),
-            "nothing is swept",
-        ),
+        (args("cut", "load.rate=11/s", true), "another scenario"),
+        (args("one", "workload.size=60B", false), "nothing is swept"),
     ] {
         assert!(run(&refused, &good).0.is_err(), "{why}");
     }
-    let resumed = run(&args("cut", &[], true), &good).0;
+    let resumed = run(&args("cut", "", true), &good).0;
     assert_eq!(resumed, Ok(Outcome::Done));
 }
 
 #[test]
 fn what_is_beside_the_messages_is_refused_where_nothing_can_do_it() {
-    let of = |more: &[(&str, &str)]| parse(SMALL, &set(more), None);
-    let more = [
-        ("protocol.transport", "wss"),
-        ("load.subscriptions", "shared-wildcard"),
-        ("load.retained", "10"),
-        ("load.pace", "throttle"),
-        ("load.fan_out", "3"),
-    ];
-    let cell = &of(&more).expect("a scenario").cells[0];
+    let of = |more: &str| parse(SMALL, &set(more), None);
+    let more = "protocol.transport=wss load.subscriptions=shared-wildcard load.retained=10 load.pace=throttle load.fan_out=3";
+    let cell = &of(more).expect("a scenario").cells[0];
     assert_eq!(cell.extras.carrier, Some(crate::cell::Carrier::Wss));
     assert_eq!(
         (cell.extras.shared, cell.extras.wildcard, cell.copies()),
         (true, true, 1)
     );
     assert_eq!((cell.extras.turbo, cell.extras.throttle), (false, true));
-    for (one, other, path) in [
+    for (more, path) in [
         (
-            ("protocol.transport", "tls"),
-            ("system.driver", "bare"),
+            "protocol.transport=tls system.driver=bare",
+            "protocol.transport",
+        ),
+        ("load.pace=turbo system.driver=bare", "load.pace"),
+        (
+            "protocol.transport=ws protocol.publish=amqp",
             "protocol.transport",
         ),
         (
-            ("load.pace", "turbo"),
-            ("system.driver", "bare"),
-            "load.pace",
-        ),
-        (
-            ("protocol.transport", "ws"),
-            ("protocol.publish", "amqp"),
-            "protocol.transport",
-        ),
-        (
-            ("load.subscriptions", "shared"),
-            ("protocol.publish", "coap"),
+            "load.subscriptions=shared protocol.publish=coap",
             "load.subscriptions",
         ),
-        (
-            ("load.backlog", "5"),
-            ("system.driver", "stock"),
-            "load.backlog",
-        ),
-        (
-            ("workload.payload", "x"),
-            ("workload.size", "60B"),
-            "workload.payload",
-        ),
+        ("load.backlog=5 system.driver=stock", "load.backlog"),
+        ("workload.payload=x workload.size=60B", "workload.payload"),
     ] {
-        let why = of(&[one, other]).expect_err(path);
-        assert!(why.contains(path), "{one:?}, {other:?}: {why}");
+        let why = of(more).expect_err(path);
+        assert!(why.contains(path), "{more}: {why}");
     }
 }

@@ -297,9 +297,7 @@ fn open(
 
 /// Connections that say nothing.
 #[derive(Debug)]
-pub struct Idle {
-    lines: Vec<BareConnection>,
-}
+pub struct Idle(Vec<BareConnection>);
 
 impl Idle {
     /// Opens them all before the first one is answered: as a fleet comes back after its broker was away.
@@ -315,12 +313,12 @@ impl Idle {
             let introduced = line.introduced(None);
             introduced.map_err(|fault| words(number, fault))?;
         }
-        Ok(Idle { lines })
+        Ok(Idle(lines))
     }
 
     /// Those that the broker has not closed.
     pub fn open(&self) -> usize {
-        self.lines.iter().filter(|line| line.is_open()).count()
+        self.0.iter().filter(|line| line.is_open()).count()
     }
 }
 
