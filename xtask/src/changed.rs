@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::program::Program;
 use crate::report::{Outcome, Report};
+use crate::test_programs::{TestProgram, built};
 use crate::{Options, Step};
 
 const BUDGET: Duration = Duration::from_secs(120);
@@ -64,7 +65,7 @@ fn tests(base: Option<&str>, begun: Instant) -> Result<Outcome, String> {
             let ran = (left as f64 > last).then(|| {
                 Program::new(&test.file)
                     .args(["--quiet"])
-                    .folder(&crates.folders[&test.package])
+                    .folder(&test.folder)
                     .within(left)
                     .outcome_of_tests_or_none()
             });
@@ -182,16 +183,8 @@ impl Crates {
     }
 }
 
-/// A test program that is built.
-struct Test {
-    package: String,
-    /// Its package and target as cargo takes them, `-p thalweg-kernel --test queues`.
-    name: String,
-    file: String,
-}
-
-/// Builds the test programs of these crates within so many seconds; a crate's own before those of its `tests` folder.
-fn programs(crates: &[String], seconds: u64) -> Result<Vec<Test>, String> {
+/// Builds the test programs of these crates within so many seconds.
+fn programs(crates: &[String], seconds: u64) -> Result<Vec<TestProgram>, String> {
     let words = [
         "test",
         "--no-run",
@@ -200,38 +193,7 @@ fn programs(crates: &[String], seconds: u64) -> Result<Vec<Test>, String> {
     ];
     let packages = crates.iter().flat_map(|name| ["--package", name.as_str()]);
     let cargo = Program::cargo(words).args(packages);
-    let messages = cargo.within(seconds).stdout()?;
-    let mut programs = Vec::new();
-    for message in messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-    {
-        let (Some(file), true) = (
-            message["executable"].as_str(),
-            message["profile"]["test"] == true,
-        ) else {
-            continue;
-        };
-        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
-        let folder = manifest
-            .parent()
-            .and_then(Path::file_name)
-            .unwrap_or_default();
-        let package = folder.to_string_lossy().into_owned();
-        let target = message["target"]["name"].as_str().unwrap_or_default();
-        let target = match message["target"]["kind"][0].as_str() {
-            Some("lib") => "--lib".to_owned(),
-            Some(kind) => format!("--{kind} {target}"),
-            None => continue,
-        };
-        programs.push(Test {
-            name: format!("-p {package} {target}"),
-            package,
-            file: file.to_owned(),
-        });
-    }
-    programs.sort_by_key(|test| (!test.name.ends_with("--lib"), test.name.clone()));
-    Ok(programs)
+    Ok(built(&cargo.within(seconds).stdout()?))
 }
 
 #[cfg(test)]

@@ -18,7 +18,9 @@ mod python;
 mod report;
 mod site;
 mod soak;
+mod suites;
 mod supply;
+mod test_programs;
 mod tidy;
 mod wheels;
 mod whole;
@@ -173,7 +175,7 @@ impl Step {
                 let in_comments = options.crate_tests(&["--doc"]);
                 beside_code.and(in_comments.outcome_of_tests_or_none())
             }
-            Self::Suites => options.crate_tests(&["--test", "*"]).outcome_of_tests(),
+            Self::Suites => suites::run(options),
             Self::Build => options.build_broker().outcome(),
             Self::Docs => docs::run(options.bless),
             Self::Integration => match packages::for_integration() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -30,23 +31,23 @@ impl Program {
     /// Of the whole workspace: with the bridge into DDS, where what it is compiled with is there. All steps say the same, so that
     /// nothing is compiled twice.
     pub fn with_dds(self) -> Self {
-        let peers = [
-            ("THALWEG_DDS_PYTHON", crate::workshop::python_program()),
-            ("THALWEG_DDS_FAST", crate::workshop::fastdds_program()),
-        ];
-        let program =
-            peers.iter().fold(self, |program, (name, peer)| {
-                match std::path::Path::new(peer).exists() {
-                    true => program.env(name, peer),
-                    false => program,
-                }
-            });
+        let program = self.with_dds_peers();
         match crate::packages::libclang() {
             Some(folder) if crate::packages::has_dds() => program
                 .env("LIBCLANG_PATH", &folder.display().to_string())
                 .args(["--features", "thalweg-dds/cyclone"]),
             _ => program,
         }
+    }
+
+    /// With what the bridge into DDS is tested against, where it is there.
+    pub fn with_dds_peers(self) -> Self {
+        let peers = [
+            ("THALWEG_DDS_PYTHON", crate::workshop::python_program()),
+            ("THALWEG_DDS_FAST", crate::workshop::fastdds_program()),
+        ];
+        let there = peers.iter().filter(|(_, peer)| Path::new(peer).exists());
+        there.fold(self, |program, (name, peer)| program.env(name, peer))
     }
 
     pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
@@ -60,7 +61,7 @@ impl Program {
     }
 
     /// Another folder than the root of the tree.
-    pub fn folder(mut self, folder: &std::path::Path) -> Self {
+    pub fn folder(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
     }
@@ -147,11 +148,25 @@ impl Program {
     }
 
     /// The same for a program that may have no tests.
-    pub fn outcome_of_tests_or_none(mut self) -> Outcome {
-        let mut outcome = Outcome::default();
-        let ended = self.for_each_line(|line| {
+    pub fn outcome_of_tests_or_none(self) -> Outcome {
+        self.outcome_of_tests_shown(|line| {
             // The reader of our output may have gone; the tests still count.
             let _ = writeln!(std::io::stdout(), "{line}");
+        })
+    }
+
+    /// The same beside others: the output is passed on when it is whole.
+    pub fn outcome_of_tests_at_once(self) -> Outcome {
+        let mut output = String::new();
+        let outcome = self.outcome_of_tests_shown(|line| output += &format!("{line}\n"));
+        let _ = std::io::stdout().write_all(output.as_bytes());
+        outcome
+    }
+
+    fn outcome_of_tests_shown(mut self, mut show: impl FnMut(&str)) -> Outcome {
+        let mut outcome = Outcome::default();
+        let ended = self.for_each_line(|line| {
+            show(line);
             outcome.add_test_result(line);
         });
         match ended {
