@@ -193,7 +193,7 @@ def publish(port: int, jobs, began, results) -> None:
     results.send((late, under_way))
 
 
-# --- the limit, as crates/thalweg-bench/src/sim/limit.rs has it
+# --- the limit, as crates/thalweg-sim/src/limit.rs has it
 
 
 def central(jobs, part, rate):

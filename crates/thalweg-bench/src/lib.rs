@@ -2,7 +2,7 @@
 //! says beside each of their numbers what ours is.
 //!
 //! *Knows:* clocks, sockets (as a client), how to start a broker, statistics, files of results. *Must never know:* how the
-//! broker decides, except in [`sim`], which drives the very kernel that ships in virtual time.
+//! broker decides; `thalweg-sim` beside it drives the very kernel that ships in virtual time, and [`sim`] is its command.
 //!
 //! ```text
 //!  command ──> studies (cells) ──> trial (a cell, measured), e2d (courses), e5 (shared groups) ──> results ──> paper

@@ -11,7 +11,6 @@ use super::limit::limit;
 use super::outcome::Outcome;
 use super::scenario::{Acks, Arrivals, Churn, Law, Scenario, What, Worker, worker};
 use super::world::run;
-use crate::scenario::one_of;
 
 /// A condition of `conditions.toml`, and what must hold there: mean and 99th percentile from publish until processed, in terms
 /// of the limit.
@@ -42,9 +41,16 @@ pub struct Condition {
     #[serde(default)]
     at_most_once: bool,
     /// By what a hundred keys keep their order.
-    ordered: Option<String>,
+    ordered: Option<OrderedBy>,
     /// What happens to the first worker after 15 s, and for how long; messages of the 20 s after that count.
     after: Option<(What, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OrderedBy {
+    Address,
+    Publisher,
 }
 
 /// A condition, measured with some seeds.
@@ -94,12 +100,11 @@ impl Condition {
         scenario.law = self.law.unwrap_or(scenario.law);
         scenario.arrivals = self.arrivals.unwrap_or(scenario.arrivals);
         scenario = scenario.at_load(load);
-        if let Some(by) = &self.ordered {
-            let keys = [
-                ("address", OrderKey::Address),
-                ("publisher", OrderKey::Publisher),
-            ];
-            scenario.ordered = Some(one_of(by, &keys).expect("it is read by the tests"));
+        if let Some(by) = self.ordered {
+            scenario.ordered = Some(match by {
+                OrderedBy::Address => OrderKey::Address,
+                OrderedBy::Publisher => OrderKey::Publisher,
+            });
             scenario.keys = 100;
         }
         if let Some((what, lasts)) = self.after {

@@ -69,8 +69,8 @@ const HARNESS: [(&str, &[&str]); 14] = [
     (
         "laboratory: simulated broker",
         &[
-            "crates/thalweg-bench/src/sim/broker.rs",
-            "crates/thalweg-bench/src/sim/world.rs",
+            "crates/thalweg-sim/src/broker.rs",
+            "crates/thalweg-sim/src/world.rs",
         ],
     ),
     (

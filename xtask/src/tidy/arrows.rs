@@ -121,7 +121,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-journal",
         ],
     ),
-    // The simulator in it drives the kernel itself; the rest is a client.
+    (
+        "thalweg-sim",
+        &[
+            "thalweg-model",
+            // How a client of MQTT reports its load.
+            "WIRES",
+            "thalweg-balance",
+            "thalweg-kernel",
+        ],
+    ),
+    // With the simulator it drives the kernel itself; the rest is a client.
     (
         "thalweg-bench",
         &[
@@ -132,6 +142,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-records",
             "thalweg-kernel",
             "thalweg-client",
+            "thalweg-sim",
         ],
     ),
     (

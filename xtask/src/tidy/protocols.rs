@@ -21,10 +21,11 @@ const CLIENT_MOST: usize = 2;
 const CLIENT: &str = "crates/thalweg-client/";
 
 /// What is not the broker: clients, the laboratory and tests; and datagrams, which carry packets of MQTT for both ends.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "crates/thalweg-multicast/",
     "crates/thalweg/",
     "crates/thalweg-client/",
+    "crates/thalweg-sim/",
     "crates/thalweg-bench/",
     "crates/thalweg-testbed/",
     "crates/thalweg-tests/",

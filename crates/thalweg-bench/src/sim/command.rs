@@ -8,8 +8,8 @@ use thalweg_model::Reliability;
 
 use super::limit::limit;
 use super::rows::PARETO_CUT;
+use super::run as simulate;
 use super::scenario::{Acks, Arrivals, Law, Reports, Scenario, Worker, worker};
-use super::world::run as simulate;
 use crate::command::Outcome;
 use crate::net::units::span;
 use crate::scenario::one_of;

@@ -1,22 +1,5 @@
-//! Shared groups in virtual time: the kernel that ships, members that work, a publisher, and no clock.
-//!
-//! [`scenario`] says what happens, [`run`] lets it happen to a strategy, [`limit::limit`] is the bound that no strategy
-//! can beat. [`rows`] are conditions with their bars (ADR 0019), [`thesis`] the study's own scenarios, and
-//! [`table`] says of all of them what holds.
+//! Shared groups in virtual time, from the command line; the simulation is `thalweg-sim`.
 
-mod broker;
 pub mod command;
-pub mod limit;
-mod outcome;
-pub mod random;
-pub mod rows;
-pub mod scenario;
-pub mod table;
-pub mod thesis;
-mod work;
-pub mod worker;
-mod world;
 
-pub use outcome::Outcome;
-pub use scenario::Scenario;
-pub use world::run;
+pub use thalweg_sim::*;
