@@ -50,61 +50,65 @@ enum PieceKind {
 
 /// Replaces every character of the kinds that `hide` names by a space; line ends stay.
 fn blank(text: &str, hide: impl Fn(PieceKind) -> bool) -> String {
-    let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
-    while at < chars.len() {
-        let (kind, length) = piece(&chars, at);
-        for &c in &chars[at..at + length] {
-            out.push(if hide(kind) && c != '\n' { ' ' } else { c });
+    while at < text.len() {
+        let (kind, length) = piece(text.as_bytes(), at);
+        let shown = &text[at..at + length];
+        match hide(kind) {
+            true => out.extend(shown.chars().map(|c| if c == '\n' { c } else { ' ' })),
+            false => out.push_str(shown),
         }
         at += length;
     }
     out
 }
 
-/// What starts at `at`, and how many characters belong to it; never zero.
-fn piece(chars: &[char], at: usize) -> (PieceKind, usize) {
-    let rest = &chars[at..];
-    if !matches!(rest[0], '/' | 'r' | '"' | '\'') {
-        return (PieceKind::Code, 1);
+/// What starts at `at`, and how many bytes belong to it; never zero. In bytes, because each rule reads every file; what a piece
+/// begins and ends with is ASCII.
+fn piece(bytes: &[u8], at: usize) -> (PieceKind, usize) {
+    let rest = &bytes[at..];
+    if rest.starts_with(b"//") {
+        let end = rest.iter().position(|&c| c == b'\n');
+        return (PieceKind::Comment, end.unwrap_or(rest.len()));
     }
-    let starts = |word: &str| {
-        word.chars()
-            .enumerate()
-            .all(|(i, c)| rest.get(i) == Some(&c))
-    };
-    if starts("//") {
-        return (
-            PieceKind::Comment,
-            rest.iter().position(|&c| c == '\n').unwrap_or(rest.len()),
-        );
-    }
-    if starts("/*") {
+    if rest.starts_with(b"/*") {
         return (PieceKind::Comment, block_comment(rest));
     }
-    let follows_word = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
-    if rest[0] == 'r' && !follows_word {
-        let hashes = rest[1..].iter().take_while(|&&c| c == '#').count();
-        if rest.get(1 + hashes) == Some(&'"') {
+    let follows_word = at > 0 && is_of_word(bytes[at - 1]);
+    if rest[0] == b'r' && !follows_word {
+        let hashes = rest[1..].iter().take_while(|&&c| c == b'#').count();
+        if rest.get(1 + hashes) == Some(&b'"') {
             return (PieceKind::Literal, raw_string(rest, hashes));
         }
     }
-    if rest[0] == '"' {
-        return (PieceKind::Literal, quoted(rest, '"'));
+    if rest[0] == b'"' {
+        return (PieceKind::Literal, quoted(rest, b'"'));
     }
     // A quote starts a character when it closes after one (perhaps escaped) character; otherwise a lifetime.
-    if rest[0] == '\'' && (rest.get(1) == Some(&'\\') || rest.get(2) == Some(&'\'')) {
-        return (PieceKind::Literal, quoted(rest, '\''));
+    if rest[0] == b'\'' {
+        let width = rest[1..].iter().skip(1).take_while(|&&c| c & 0xC0 == 0x80);
+        let close = 2 + width.count();
+        if rest.get(1) == Some(&b'\\') || rest.get(close) == Some(&b'\'') {
+            return (PieceKind::Literal, quoted(rest, b'\''));
+        }
     }
-    (PieceKind::Code, 1)
+    let mut length = 1;
+    while length < rest.len() && !matches!(rest[length], b'/' | b'r' | b'"' | b'\'') {
+        length += 1;
+    }
+    (PieceKind::Code, length)
 }
 
-fn quoted(rest: &[char], quote: char) -> usize {
+fn is_of_word(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || c == b'_' || !c.is_ascii()
+}
+
+fn quoted(rest: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while at < rest.len() {
         match rest[at] {
-            '\\' => at += 2,
+            b'\\' => at += 2,
             c if c == quote => return at + 1,
             _ => at += 1,
         }
@@ -112,14 +116,14 @@ fn quoted(rest: &[char], quote: char) -> usize {
     rest.len()
 }
 
-fn raw_string(rest: &[char], hashes: usize) -> usize {
+fn raw_string(rest: &[u8], hashes: usize) -> usize {
     let mut at = hashes + 2;
     while at < rest.len() {
-        if rest[at] == '"'
+        if rest[at] == b'"'
             && rest[at + 1..]
                 .iter()
                 .take(hashes)
-                .filter(|&&c| c == '#')
+                .filter(|&&c| c == b'#')
                 .count()
                 == hashes
         {
@@ -131,12 +135,12 @@ fn raw_string(rest: &[char], hashes: usize) -> usize {
 }
 
 /// Rust's block comments nest.
-fn block_comment(rest: &[char]) -> usize {
+fn block_comment(rest: &[u8]) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < rest.len() {
         match (rest[at], rest.get(at + 1)) {
-            ('/', Some('*')) => (depth, at) = (depth + 1, at + 2),
-            ('*', Some('/')) => (depth, at) = (depth - 1, at + 2),
+            (b'/', Some(b'*')) => (depth, at) = (depth + 1, at + 2),
+            (b'*', Some(b'/')) => (depth, at) = (depth - 1, at + 2),
             _ => at += 1,
         }
         if depth == 0 {
@@ -175,9 +179,10 @@ mod tests {
 
     #[test]
     fn escapes_and_raw_strings_end_where_they_end() {
-        let code =
-            code_only(r###"let a = "\" b"; let c = r#"d " e"#; let f = '\''; let g = b"h"; i"###);
-        for hidden in ["b\"", "d", "e", "h"] {
+        let code = code_only(
+            r###"let a = "\" b"; let c = r#"d " e"#; let f = '\''; let g = b"h"; let k = 'é'; i"###,
+        );
+        for hidden in ["b\"", "d", "e", "h", "'é'"] {
             assert!(!code.contains(&format!(" {hidden} ")), "{code}");
         }
         assert!(code.ends_with('i'));
