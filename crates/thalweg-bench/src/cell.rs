@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use thalweg_stats::histograms;
 
 use crate::load::schedule::Arrivals;
 
@@ -622,12 +623,10 @@ pub struct Measured {
 impl Measured {
     /// No trial at all.
     pub fn nothing(standing: Standing) -> Measured {
-        let histogram =
-            || hdrhistogram::Histogram::new(3).unwrap_or_else(|_| unreachable!("0 to 5 digits"));
         Measured {
             row: Row::blank(standing),
-            response: histogram(),
-            service: histogram(),
+            response: histograms::of(&[]),
+            service: histograms::of(&[]),
             seconds: Vec::new(),
             events: Vec::new(),
             messages: Messages::default(),

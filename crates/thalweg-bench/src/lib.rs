@@ -35,7 +35,8 @@ mod saturate;
 mod scenario;
 pub mod sim;
 mod speed;
-mod stats;
 mod studies;
 mod traces;
 mod trial;
+
+use thalweg_stats as stats;

@@ -11,7 +11,6 @@
 mod broker;
 pub mod limit;
 mod outcome;
-pub mod random;
 pub mod rows;
 pub mod scenario;
 pub mod table;
@@ -22,4 +21,5 @@ mod world;
 
 pub use outcome::Outcome;
 pub use scenario::Scenario;
+pub use thalweg_stats::random;
 pub use world::run;

@@ -121,9 +121,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-journal",
         ],
     ),
+    ("thalweg-stats", &[]),
     (
         "thalweg-sim",
         &[
+            "thalweg-stats",
             "thalweg-model",
             // How a client of MQTT reports its load.
             "WIRES",
@@ -142,6 +144,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-records",
             "thalweg-kernel",
             "thalweg-client",
+            "thalweg-stats",
             "thalweg-sim",
         ],
     ),

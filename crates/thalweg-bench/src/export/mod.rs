@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use serde_json::json;
+use thalweg_stats::histograms::percentiles;
 
 use crate::cell::{Cell, valid};
 use crate::command::Outcome;
 use crate::results::metric::{METRICS, Unit};
-use crate::results::{Results, histograms, percentiles, quoted, read};
+use crate::results::{Results, histograms, quoted, read};
 
 /// `thalweg bench export …`
 #[derive(Args, Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The sender's books.
 
 use hdrhistogram::Histogram;
+use thalweg_stats::histograms::up_to;
 
 use super::Times;
 
@@ -76,9 +77,7 @@ pub fn histogram() -> Histogram<u64> {
 
 /// The same, with so many significant digits.
 pub fn with_digits(digits: u8) -> Histogram<u64> {
-    // The bounds are ours and correct.
-    Histogram::new_with_bounds(1, LONGEST, digits)
-        .unwrap_or_else(|_| unreachable!("1 to an hour, 0 to 5 digits"))
+    up_to(LONGEST, digits)
 }
 
 /// An hour, in nanoseconds: what takes longer is counted as that.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
+use thalweg_stats::histograms::recorded;
 
 use super::chart::{Look, Series, again};
 use crate::cell::{Cell, Row, Standing, valid};
@@ -223,12 +224,9 @@ pub fn steps(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let all = histogram.len() as f64;
     let mut below = 0;
-    for value in histogram.iter_recorded() {
-        below += value.count_since_last_iteration();
-        let point = (
-            value.value_iterated_to() as f64 * 1e-3,
-            100.0 * below as f64 / all,
-        );
+    for (value, count) in recorded(histogram) {
+        below += count;
+        let point = (value as f64 * 1e-3, 100.0 * below as f64 / all);
         // Differences too small to be seen are not drawn: half a percent upwards, or 3 % to the right.
         let is_seen = points
             .last()
@@ -246,11 +244,8 @@ mod tests {
 
     #[test]
     fn a_distribution_ends_at_all_of_it_with_few_points() {
-        let mut histogram = Histogram::<u64>::new(3).expect("three digits");
-        for value in 1..=100_000_u64 {
-            histogram.record(value * 1000).expect("it grows");
-        }
-        let points = steps(&histogram);
+        let values: Vec<u64> = (1..=100_000).map(|value| value * 1000).collect();
+        let points = steps(&thalweg_stats::histograms::of(&values));
         assert!(points.len() < 450, "{}", points.len());
         assert_eq!(points.last().map(|point| point.1), Some(100.0));
         assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));

@@ -32,6 +32,6 @@ mod writer;
 
 pub use about::{about, command_line, hash, machine, unix_seconds, write_about};
 pub use columns::quoted;
-pub use latency::{histograms, percentiles};
+pub use latency::histograms;
 pub use reader::{Results, has_trials, read};
 pub use writer::Writer;

@@ -225,6 +225,7 @@ const STEPS_MAX: u32 = 30;
 mod tests {
     use super::*;
     use crate::sim::random::Random;
+    use crate::stats::ascend;
 
     const GOAL: Goal = Goal {
         start: 100.0,
@@ -257,7 +258,7 @@ mod tests {
             done += u32::from(free <= seconds);
             waits.push((free - now) * 1e6);
         }
-        waits.sort_by(f64::total_cmp);
+        ascend(&mut waits);
         let p99 = waits.get(waits.len() * 99 / 100);
         Shown {
             delivered: f64::from(done) / seconds,

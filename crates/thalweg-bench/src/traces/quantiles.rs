@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::sim::random::Random;
-use crate::stats::quantile;
+use crate::stats::{ascend, quantile};
 
 /// Values at [`Quantiles::LEVELS`]; between them in proportion.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ impl Quantiles {
 
     /// Of numbers; nothing for none.
     pub fn of(numbers: &mut [f64]) -> Option<Quantiles> {
-        numbers.sort_by(f64::total_cmp);
+        ascend(numbers);
         let mut values = [0.0; 22];
         for (value, level) in values.iter_mut().zip(Self::LEVELS) {
             *value = quantile(numbers, level)?;

@@ -1,7 +1,7 @@
 //! One group of numbers: where its middle is, and how sure that is.
 
 use super::special::t_quantile;
-use crate::sim::random::Random;
+use crate::random::Random;
 
 /// An estimate and the range it is in with a stated confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,10 +43,15 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(below + (above - below) * at.fract())
 }
 
+/// Sorts them, the smallest first.
+pub fn ascend(numbers: &mut [f64]) {
+    numbers.sort_by(f64::total_cmp);
+}
+
 /// The median; nothing for no numbers.
 pub fn median(numbers: &[f64]) -> Option<f64> {
     let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    ascend(&mut sorted);
     quantile(&sorted, 0.5)
 }
 
@@ -81,10 +86,10 @@ pub fn median_interval(numbers: &[f64], confidence: f64, seed: u64) -> Option<In
                 .copied()
                 .unwrap_or_default();
         }
-        drawn.sort_by(f64::total_cmp);
+        ascend(&mut drawn);
         medians.push(quantile(&drawn, 0.5)?);
     }
-    medians.sort_by(f64::total_cmp);
+    ascend(&mut medians);
     let tail = (1.0 - confidence) / 2.0;
     Some(Interval {
         middle: median(numbers)?,

@@ -103,7 +103,7 @@ pub fn logs(numbers: &[f64]) -> Option<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::random::Random;
+    use crate::random::Random;
 
     #[test]
     fn welch_is_the_known_one() {
