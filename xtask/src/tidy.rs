@@ -164,7 +164,7 @@ pub fn run() -> Outcome {
 }
 
 /// The crates that take time and bytes as values: no sockets, files, clocks, threads or randomness.
-const SANS_IO: [&str; 16] = [
+const SANS_IO: [&str; 18] = [
     "thalweg-model",
     "thalweg-wire",
     "thalweg-scram",
@@ -181,6 +181,8 @@ const SANS_IO: [&str; 16] = [
     "thalweg-records",
     "thalweg-kernel",
     "thalweg-fronts",
+    "thalweg-stats",
+    "thalweg-sim",
 ];
 
 /// Whether a path lies in the `src` folder of a sans-I/O crate.
