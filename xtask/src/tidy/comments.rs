@@ -23,7 +23,7 @@ pub fn no_short_doc_comments(tree: &Tree) -> Vec<Breach> {
 /// Line, from 1, and text of each short doc comment. What cites code, a clause or a number counts as more than a name.
 fn short_doc_comments(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    let mut lines = text.lines().map(str::trim).enumerate().peekable();
+    let mut lines = text.lines().map(str::trim_start).enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         let Some(first) = doc_text(line) else {
             continue;

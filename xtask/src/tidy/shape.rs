@@ -53,7 +53,8 @@ pub fn no_drawer_modules(tree: &Tree) -> Vec<Breach> {
                 format!("`{name}` is a drawer: a function belongs to its noun"),
             ));
         }
-        for (number, line) in text.lines().enumerate() {
+        let lines = text.lines().enumerate();
+        for (number, line) in lines.filter(|(_, line)| line.contains("mod ")) {
             let words: Vec<&str> = line
                 .split([' ', ';', '{'])
                 .filter(|word| !word.is_empty())
@@ -97,7 +98,7 @@ pub fn no_long_files(tree: &Tree) -> Vec<Breach> {
 /// Lines that are neither blank nor only a comment.
 pub fn code_lines(text: &str) -> usize {
     let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
-    text.lines().map(str::trim).filter(is_code).count()
+    text.lines().map(str::trim_start).filter(is_code).count()
 }
 
 /// The first thing a reader meets.
