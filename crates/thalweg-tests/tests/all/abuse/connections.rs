@@ -30,7 +30,8 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
         return;
     };
     let address = victim.broker.mqtt();
-    let mut after = Vec::new();
+    // KiB in each round while they are there, and once they have gone.
+    let (mut during, mut after) = (Vec::new(), Vec::new());
     for round in 0..4 {
         let begun = Instant::now();
         let threads: Vec<_> = (0..2)
@@ -72,17 +73,18 @@ fn ten_thousand_connections_come_and_go_and_leave_nothing_behind() {
             begun.elapsed(),
             growth * 1024 / MANY as u64
         );
+        during.push(growth);
         drop(streams);
         victim.wait_long_for("thalweg_sessions", LONG, |sessions| sessions == 2);
         victim.wait_long_for("thalweg_subscriptions", LONG, |count| count == 1);
         after.push(victim.growth());
     }
-    // The allocator reuses its memory: later rounds need no more than the first two.
+    // When the allocator gives memory back is its own affair. What a round left behind would be added to all that the next ones need.
     let most = |rounds: &[u64]| rounds.iter().copied().max().unwrap_or(0);
-    let (first, later) = after.split_at(2);
+    let needed = most(&during[..2]);
     assert!(
-        most(later) <= most(first) + (16 << 10),
-        "{after:?} KiB after each round"
+        most(&during[2..]).max(most(&after)) <= needed + (16 << 10),
+        "{during:?} KiB during each round, {after:?} after it"
     );
     victim.assert_unharmed("10,000 connections, four times", 160 << 10);
 }
