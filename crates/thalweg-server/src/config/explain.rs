@@ -168,7 +168,7 @@ pub fn reference() -> String {
             let of_each = if first == "listeners" { ".<name>" } else { "" };
             let _ = writeln!(text, "\n## `[{first}{of_each}]`");
         }
-        let _ = write!(text, "\n### `{}`\n\n{}\n\n", key.name, escaped(&key.doc));
+        let _ = write!(text, "\n### `{}`\n\n{}\n\n", key.name, escaped(key.doc));
         let _ = writeln!(text, "- Takes: {}", escaped(&takes(key)));
         let default = shown_default(key, None);
         let default = default.map_or_else(str::to_owned, |value| format!("`{value}`"));

@@ -28,7 +28,7 @@ pub struct Key {
     /// When a changed value applies.
     pub reload: Reload,
     /// What it is for, in one to three sentences.
-    pub doc: String,
+    pub doc: &'static str,
 }
 
 words! {

@@ -38,12 +38,12 @@ macro_rules! section {
                 #[allow(unused_imports, reason = "not every section needs it")]
                 use $crate::config::kind::prelude::*;
                 $(keys.push($crate::config::keys::Key {
-                    name: format!("{table}{}", stringify!($field).trim_start_matches("r#")),
+                    name: [table, stringify!($field).trim_start_matches("r#")].concat(),
                     kind: $kind,
                     default: $default,
                     none: None$(.or(Some($none)))?,
                     reload: $crate::config::keys::Reload::$reload,
-                    doc: [$($doc.trim()),+].join(" "),
+                    doc: concat!($($doc),+).trim_start(),
                 });)*
                 $(<$Inner as $crate::config::section::Section>::keys(&format!("{table}{}", $table), keys);)*
             }
@@ -84,9 +84,14 @@ pub(super) fn serialize<T: Setting, S: Serializer>(this: &T, to: S) -> Result<S:
 }
 
 pub(super) fn deserialize<'de, T: Setting, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    let value = Value::deserialize(from)?;
-    let words = format!("{value} does not fit");
-    T::from_value(value).ok_or_else(|| D::Error::custom(words))
+    let value = any_value(from)?;
+    T::from_value(value).ok_or_else(|| D::Error::custom("a value does not fit its key"))
+}
+
+/// Once for all types: what is written for each of 300 keys makes the program larger.
+#[inline(never)]
+fn any_value<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    Value::deserialize(from)
 }
 
 /// The types of keys: what makes a value of one, and what makes one of a value.
