@@ -163,7 +163,7 @@ fn recipe<P: AsRef<str>>(
     scenario: Scenario,
     repeats: u32,
 ) -> Recipe {
-    // Everybody has reported before the first message comes, whoever reports: all variants get it at the same time.
+    // Everybody has reported before the first message comes, in every variant: all get it at the same time.
     let quiet = scenario.quiet + longest_interval(&scenario.workers);
     let told = told(strategy, scenario.clone());
     let leg = plan::mqtt(qos(told.reliability) as u8);

@@ -128,5 +128,5 @@ fn a_folder_that_cannot_be_written_ends_the_run() {
     std::fs::remove_dir_all(&folder.0).expect("there");
     let stop = AtomicBool::new(false);
     assert!(run(&cells, &mut writer, MANNER, &stop, &|_, _| measured(1)).is_err());
-    assert!(stop.into_inner(), "whoever still measures is told");
+    assert!(stop.into_inner(), "those that still measure are told");
 }
