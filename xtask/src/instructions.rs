@@ -66,7 +66,8 @@ pub fn run(bless: bool, filter: Option<&str>) -> Outcome {
     }
 }
 
-fn measure(filter: Option<&str>) -> Result<Counts, String> {
+/// Compiles the program; returns its file.
+pub fn program() -> Result<String, String> {
     let build = [
         "build",
         "--package",
@@ -77,11 +78,15 @@ fn measure(filter: Option<&str>) -> Result<Counts, String> {
         "json-render-diagnostics",
     ];
     let messages = Program::cargo(build).stdout()?;
-    let program = messages
+    messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .find_map(|message| Some(message["executable"].as_str()?.to_owned()))
-        .ok_or("cargo does not say where the program is")?;
+        .ok_or_else(|| "cargo does not say where the program is".to_owned())
+}
+
+fn measure(filter: Option<&str>) -> Result<Counts, String> {
+    let program = program()?;
     let (lines, log) = Program::new("valgrind")
         .args([
             "--tool=cachegrind",

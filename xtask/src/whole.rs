@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything, in as little time as two cores need.
 //!
-//! What tests over sockets need is compiled first; only what waits for the network, installing, is beside it. These tests wait for
-//! most of their time, so lanes of steps run beside each other, each step in a process of its own.
+//! What tests over sockets need is compiled first; beside it is what leaves a core idle: installing, which waits for the network,
+//! and the program that counts instructions, which is linked on one core. Tests over sockets wait for half of their time, so lanes
+//! of steps run beside each other, each step in a process of its own.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -11,12 +12,12 @@ use serde_json::Value;
 
 use crate::program::Program;
 use crate::report::{Outcome, Report};
-use crate::{Options, Step, compiler, packages, python, workshop};
+use crate::{Options, Step, compiler, instructions, packages, python, workshop};
 
 /// Beside what installs and compiles, so that a slip shows early; cheapest first.
 const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
-/// About as long as each other. The first one compiles what the second has no need of; the binding for Python comes after it,
-/// into the same folder.
+/// The first one compiles what the second has no need of; cargo has the binding for Python wait for it, because both compile into
+/// one folder, and the count of instructions for its program.
 const LANES: [&[Step]; 3] = [
     &[Step::Lint, Step::Unit, Step::Docs],
     &[Step::Integration, Step::Interop, Step::Suites],
@@ -64,7 +65,6 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
         }
         beside(&[&install, &build]);
     };
-    beside(&[&first, &prepare]);
     let lane = |steps: &[Step]| {
         for step in steps {
             report.run(step.word(), || {
@@ -78,7 +78,13 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
         }
     };
     let [one, other, third] = LANES.map(|steps| move || lane(steps));
-    beside(&[&one, &other, &third]);
+    let rest = || {
+        prepare();
+        beside(&[&one, &other, &third]);
+    };
+    // If it fails, so does the step, which says why.
+    let count = || drop(instructions::program());
+    beside(&[&first, &count, &rest]);
 }
 
 /// What later steps would install before they begin, while others compile.
