@@ -50,8 +50,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
     let broker = system.section("broker")?;
     let generator = system.section("generator")?;
     let cpus = (broker.maybe("cpu", count)?, generator.maybe("cpu", count)?);
-    let settings = broker.free("settings")?.iter();
-    let broker_settings = settings.map(|(name, node)| (name.clone(), node.label()));
+    let broker_settings = Node::leaves(broker.free("settings")?);
     let named = system.or("name", "own".to_owned(), word)?;
     let driver = system.or("driver", Driver::Common, chosen)?;
     let counter = system.maybe("count_system_calls", chosen::<CallCounter>)?;
@@ -110,7 +109,7 @@ pub fn read(scenario: &Node) -> Result<(Frame, Cell), String> {
             "own" => "thalweg".to_owned(),
             _ => named,
         },
-        broker_settings: broker_settings.collect(),
+        broker_settings: broker_settings.into_iter().collect(),
         cpus,
         driver,
         publish,

@@ -179,6 +179,23 @@ fn set_changes_what_is_there_and_ends_a_sweep_of_it() {
 }
 
 #[test]
+fn settings_of_the_broker_are_written_with_dots_or_as_tables() {
+    let text = format!(
+        "{SMALL}system: {{broker: {{settings: {{coap.nstart: 8, queue: {{messages_max: 7}}}}}}}}\n"
+    );
+    let asked = set("system.broker.settings.coap.nstart=32");
+    let scenario = parse(&text, &asked, None).expect("settings");
+    let settings = &scenario.cells[0].broker_settings;
+    let expected = [("coap.nstart", "32"), ("queue.messages_max", "7")];
+    assert_eq!(
+        *settings,
+        expected
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into()
+    );
+}
+
+#[test]
 fn a_budget_changes_what_it_says() {
     let budgets = "budgets: {quick: {repeats: 1, phases.measure: 3s}, paper: {repeats: 8}}";
     let text = format!("{SMALL}{budgets}\n");

@@ -98,6 +98,18 @@ impl Node {
         Some(entries.remove(at).1)
     }
 
+    /// The values below a mapping, each with its path: `coap.nstart` in `{coap: {nstart: 32}}` as in `{coap.nstart: 32}`.
+    pub fn leaves(entries: &[(String, Node)]) -> Vec<(String, String)> {
+        let below = |(name, node): &(String, Node)| match &node.kind {
+            NodeKind::Map(entries) => Node::leaves(entries)
+                .into_iter()
+                .map(|(path, value)| (format!("{name}.{path}"), value))
+                .collect(),
+            _ => vec![(name.clone(), node.label())],
+        };
+        entries.iter().flat_map(below).collect()
+    }
+
     /// As a name in tables: `mqtt,qos2` for `{publish: mqtt, qos: 2}`, `coap,con` for `{publish: coap, con: true}`.
     pub fn label(&self) -> String {
         match &self.kind {
