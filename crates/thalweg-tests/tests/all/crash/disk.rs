@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::process::{Home, Process};
 
-/// A stopped process has left the kernel after this.
-const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+/// A stopped process has left the kernel after this: what others write to the disk that the image lies on goes before what it
+/// waits for.
+const STOPPED_WITHIN: Duration = Duration::from_secs(120);
 
 /// A mounted file system in the folder of a home; dropping it unmounts it.
 #[derive(Debug)]
@@ -74,26 +75,24 @@ impl Disk {
     /// the broker. Then the power comes back.
     ///
     /// The process is stopped first, so that the copy is of one moment: there are no writes between its first and its
-    /// last byte, as all requested syncs are complete and no process requests more.
-    pub fn cut(&self, process: Process) -> String {
+    /// last byte, as all requested syncs are complete and no process requests more. An error says what this machine did not do.
+    pub fn cut(&self, process: Process) -> Result<String, String> {
         let image = self
             .image
             .as_ref()
             .expect("only an image can lose its power");
         let copy = image.with_extension("copy");
         process.signal("STOP");
-        wait_until_stopped(process.pid());
+        wait_until_stopped(process.pid())?;
         say(Command::new("cp")
             .arg("--sparse=always")
             .arg(image)
-            .arg(&copy))
-        .expect("there is room for a copy");
+            .arg(&copy))?;
         let log = process.kill();
-        self.unmount();
-        std::fs::rename(&copy, image).expect("both lie in one folder");
-        self.mount()
-            .expect("what could be mounted once can be mounted again");
-        log
+        self.unmount()?;
+        std::fs::rename(&copy, image).map_err(|error| error.to_string())?;
+        self.mount()?;
+        Ok(log)
     }
 
     fn mount(&self) -> Result<(), String> {
@@ -105,13 +104,16 @@ impl Disk {
             .arg(&self.at))
     }
 
-    fn unmount(&self) {
+    fn unmount(&self) -> Result<(), String> {
         // Another process may still have a file open (an indexer, a dying process): a moment later none does.
         let deadline = Instant::now() + STOPPED_WITHIN;
         while let Err(why) = say(Command::new("umount").arg(&self.at)) {
-            assert!(Instant::now() < deadline, "{why}");
+            if Instant::now() >= deadline {
+                return Err(why);
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(())
     }
 }
 
@@ -123,7 +125,7 @@ impl Drop for Disk {
 }
 
 /// All threads of the process have stopped, those too that were waiting for the disk.
-fn wait_until_stopped(pid: u32) {
+fn wait_until_stopped(pid: u32) -> Result<(), String> {
     let deadline = Instant::now() + STOPPED_WITHIN;
     let is_stopped = |task: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
@@ -132,11 +134,14 @@ fn wait_until_stopped(pid: u32) {
     };
     while let Ok(mut tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {
         if tasks.all(|task| task.is_ok_and(is_stopped)) {
-            return;
+            return Ok(());
         }
-        assert!(Instant::now() < deadline, "process {pid} does not stop");
+        if Instant::now() >= deadline {
+            return Err(format!("process {pid} does not stop"));
+        }
         std::thread::sleep(Duration::from_micros(200));
     }
+    Ok(())
 }
 
 /// Runs it; an error is what it said.

@@ -13,7 +13,7 @@ use crate::folder::Folder;
 use crate::guard::Guarded;
 
 /// From start to `ready`; a restart replays what was there.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Everything a broker needs to start again as it was.
 #[derive(Clone, Debug)]

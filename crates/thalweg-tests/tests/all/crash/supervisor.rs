@@ -150,18 +150,18 @@ impl Rounds {
             if matches!(self.way, Way::Forget) {
                 let _ = std::fs::remove_dir_all(&self.home.data);
             }
-            if self.toll.rounds > 0 && self.luck.chance(KILLED_AT_START) {
-                self.kill_at_start();
+            if self.toll.rounds > 0
+                && self.luck.chance(KILLED_AT_START)
+                && let Err(why) = self.kill_at_start()
+            {
+                return self.broken(why);
             }
             let settings = self.settings();
             self.lives.fetch_add(1, Ordering::AcqRel);
             let promised = self.home.promises.count() + PROMISES_MIN;
             let mut process = match settings.start() {
                 Ok(process) => process,
-                Err(why) => {
-                    self.toll.wrong.push((Wrong::Broker, why));
-                    return (self.toll, None, self.way);
-                }
+                Err(why) => return self.broken(why),
             };
             self.toll.rounds += 1;
             self.toll.ready_after.push(process.ready_after);
@@ -190,11 +190,8 @@ impl Rounds {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if let Some(status) = process.ended() {
-                self.toll.wrong.push((
-                    Wrong::Broker,
-                    format!("it ended by itself with {status}:\n{}", process.log()),
-                ));
-                return (self.toll, None, self.way);
+                let log = process.log();
+                return self.broken(format!("it ended by itself with {status}:\n{log}"));
             }
             let over = match end {
                 End::AfterKills(kills) => self.toll.kills >= kills,
@@ -212,8 +209,16 @@ impl Rounds {
                 }
                 continue;
             }
-            self.killed(process);
+            if let Err(why) = self.killed(process) {
+                return self.broken(why);
+            }
         }
+    }
+
+    /// There will be no other broker, and clients are not kept waiting for one.
+    fn broken(mut self, why: String) -> Outcome {
+        self.toll.wrong.push((Wrong::Broker, why));
+        (self.toll, None, self.way)
     }
 
     /// Whether this is a control, in which something must be missed.
@@ -248,7 +253,7 @@ impl Rounds {
             .fold(self.home.clone(), |home, set| home.set_before(set))
     }
 
-    fn kill_at_start(&mut self) {
+    fn kill_at_start(&mut self) -> Result<(), String> {
         let settings = self.settings();
         self.lives.fetch_add(1, Ordering::AcqRel);
         let process = settings.spawn();
@@ -259,14 +264,14 @@ impl Rounds {
             .map_or(0.05, Duration::as_secs_f64);
         std::thread::sleep(Duration::from_secs_f64(self.luck.part() * most));
         self.toll.kills_at_start += 1;
-        self.killed(process);
+        self.killed(process)
     }
 
-    fn killed(&mut self, process: Process) {
+    fn killed(&mut self, process: Process) -> Result<(), String> {
         self.toll.kills += 1;
         self.toll.killed_at.push(self.begun.elapsed());
         let log = match &self.way {
-            Way::Cut(disk) => disk.cut(process),
+            Way::Cut(disk) => disk.cut(process)?,
             _ => process.kill(),
         };
         if log.contains("panicked") {
@@ -274,6 +279,7 @@ impl Rounds {
                 .wrong
                 .push((Wrong::Broker, format!("it panicked:\n{log}")));
         }
+        Ok(())
     }
 
     fn read(&mut self, reading: Option<Value>) {
