@@ -7,7 +7,6 @@
 
 pub mod access;
 pub mod clock;
-pub mod config;
 mod connector;
 pub mod datagram;
 mod door;
@@ -39,6 +38,7 @@ pub use observer::{Inside, ListenerView, Observer};
 pub use server::{Server, StartError, StartOptions};
 pub use settings::Extensions;
 pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};
+pub use thalweg_config as config;
 pub use thalweg_dtls::Counts as DtlsCounts;
 pub use thalweg_fronts::{FrontCounts, FrontMetric, LoadCounts, PacketCounts, protocols};
 pub use threads::{EXIT_PANICKED, OnFailure, ServerFailure, end_process_on_panic};

@@ -71,8 +71,19 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["thalweg-model", "thalweg-records", "thalweg-store"],
     ),
     (
+        "thalweg-config",
+        &[
+            "thalweg-model",
+            "WIRES",
+            "thalweg-kernel",
+            "thalweg-fronts",
+            "thalweg-transport",
+        ],
+    ),
+    (
         "thalweg-server",
         &[
+            "thalweg-config",
             "thalweg-model",
             "thalweg-wire",
             "thalweg-scram",

@@ -32,7 +32,5 @@ pub use password_hash::PasswordHash;
 pub use pool::{
     LoginCounts, PeerState, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool,
 };
-pub use settings::{
-    AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings,
-};
+pub use settings::{AccessSettings, TokenKeySettings, TokenKeySource, TokenSettings};
 pub use vault::{Moment, Users, Vault};

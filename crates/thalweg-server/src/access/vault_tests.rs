@@ -1,10 +1,10 @@
 //! Tests of the vault and its pool.
 
 use super::super::{
-    PeerState, Reply, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool,
-    password_file,
+    PeerState, Reply, TokenKeySettings, TokenKeySource, TokenSettings, VaultPool, password_file,
 };
 use super::*;
+use crate::config::TokenAlgorithm;
 use crate::threads::tests::failures;
 use serde_json::json;
 use std::path::PathBuf;

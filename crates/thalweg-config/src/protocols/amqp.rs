@@ -1,6 +1,6 @@
 //! `amqp.*`: the section of AMQP.
 
-use crate::config::section::section;
+use crate::section::section;
 use thalweg_model::Span;
 
 section! {

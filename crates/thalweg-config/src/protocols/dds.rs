@@ -1,6 +1,6 @@
 //! `dds.*`: the section of the bridge into a domain of DDS.
 
-use crate::config::section::section;
+use crate::section::section;
 use std::path::PathBuf;
 use thalweg_model::{Filter, Span};
 

@@ -1,7 +1,7 @@
 //! `coap.*`: the section of CoAP.
 
-use crate::config::choices::words;
-use crate::config::section::section;
+use crate::choices::words;
+use crate::section::section;
 use thalweg_coap::EchoForObserve;
 use thalweg_fronts::coap::Notify;
 use thalweg_model::Span;

@@ -435,7 +435,7 @@ fn a_document_says_of_each_field_of_a_policy_what_it_is_in_each_protocol() {
 
 #[test]
 fn the_effective_configuration_reads_back_as_the_same_configuration_without_its_secrets() {
-    let text = include_str!("../../../../docs/examples/thalweg.toml");
+    let text = include_str!("../../../docs/examples/thalweg.toml");
     let (config, origins) = sound(text, &["admin.token=hush", "listeners.a.bind=127.0.0.1:9"]);
     let dump = config.to_toml(&origins);
     assert!(!dump.contains("hush"), "{dump}");
@@ -482,7 +482,7 @@ fn a_difference_says_which_keys_changed_and_when_each_applies() {
 
 #[test]
 fn the_example_is_a_valid_configuration() {
-    let (config, _) = sound(include_str!("../../../../docs/examples/thalweg.toml"), &[]);
+    let (config, _) = sound(include_str!("../../../docs/examples/thalweg.toml"), &[]);
     let names: Vec<&str> = config.enabled_listeners().map(|(name, _)| name).collect();
     assert_eq!(
         names.join(" "),
@@ -490,7 +490,7 @@ fn the_example_is_a_valid_configuration() {
     );
 }
 
-/// `UPDATE_DOCS=1 cargo test -p thalweg-server config` writes the file anew.
+/// `UPDATE_DOCS=1 cargo test -p thalweg-config` writes the file anew.
 #[test]
 fn the_reference_in_the_documents_is_what_the_table_of_keys_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/config.md");

@@ -1,8 +1,10 @@
 //! The configuration of the broker: each section a struct whose fields are its keys, read from a TOML file, the environment and
 //! `--set`, checked as a whole, explained key by key.
 //!
-//! Start reading at the sections in `settings.rs`; `section.rs` says how they are written. [`Config`] is what the rest of the
-//! broker sees.
+//! *Knows:* every key, and the settings of kernel and fronts, which it uses as they are. *Must never know:* what opens a socket;
+//! `thalweg-server` carries out what is said here. Start reading at the sections in `settings.rs`; `section.rs` says how they are
+//! written. [`Config`] is what the rest of the broker sees.
+#![forbid(unsafe_code)]
 
 mod access;
 mod built_in;

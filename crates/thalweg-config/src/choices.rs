@@ -4,8 +4,7 @@ use thalweg_kernel::access::Otherwise;
 use thalweg_kernel::{ClientIds, Exceed, LastValueRule, Overflow, RatePer};
 use thalweg_model::Reliability;
 
-use crate::access::TokenAlgorithm;
-use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
+use thalweg_transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 /// An enum whose variants each have one spelling in the configuration.
 pub trait Words: Copy + PartialEq + 'static {
@@ -34,16 +33,16 @@ macro_rules! words {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $Name { $($(#[$variant_meta])* $variant,)+ }
 
-        $crate::config::choices::words! { for $Name { $($variant = $word,)+ } }
+        $crate::choices::words! { for $Name { $($variant = $word,)+ } }
 
         impl std::fmt::Display for $Name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str($crate::config::Words::word(*self))
+                f.write_str($crate::Words::word(*self))
             }
         }
     )+};
     (for $Name:ty { $($variant:ident = $word:literal,)+ }) => {
-        impl $crate::config::Words for $Name {
+        impl $crate::Words for $Name {
             const ALL: &'static [(Self, &'static str)] = &[$((<$Name>::$variant, $word),)+];
             const WORDS: &'static [&'static str] = &[$($word,)+];
         }
@@ -116,12 +115,23 @@ words! {
         /// What members ask for.
         Off = "off",
     }
+
+    /// The signature algorithms of tokens (RFC 7518 §3.1, RFC 8037).
+    pub enum TokenAlgorithm {
+        /// HMAC with SHA-256 and a shared secret of at least 32 bytes (RFC 7518 §3.2).
+        Hs256 = "HS256",
+        /// RSASSA-PKCS1-v1_5 with SHA-256.
+        Rs256 = "RS256",
+        /// ECDSA with P-256 and SHA-256.
+        Es256 = "ES256",
+        /// Ed25519.
+        EdDsa = "EdDSA",
+    }
 }
 
 words! { for ClientCertificates { None = "none", Optional = "optional", Required = "required", } }
 words! { for NameFrom { Nowhere = "none", CommonName = "common_name", AlternativeName = "san", } }
 words! { for TlsOldest { V12 = "1.2", V13 = "1.3", } }
-words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256", EdDsa = "EdDSA", } }
 words! { for Otherwise { Allow = "allow", Deny = "deny", } }
 words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
 words! { for LastValueRule { Keep = "keep", Off = "off", } }

@@ -3,8 +3,8 @@
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
-use crate::config::kind::{KeyKind, ensure};
-use crate::config::section::{keys_of, section, settings};
+use crate::kind::{KeyKind, ensure};
+use crate::section::{keys_of, section, settings};
 use thalweg_model::{Filter, Span};
 
 section! {
@@ -114,7 +114,7 @@ impl Endpoint {
     }
 
     /// The addresses that the name of its host has now.
-    pub(crate) fn addresses(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
+    pub fn addresses(&self) -> std::io::Result<Vec<std::net::SocketAddr>> {
         match self {
             Endpoint::Tcp(place) => Ok(place.to_socket_addrs()?.collect()),
             Endpoint::Ipc(_) => Ok(Vec::new()),

@@ -27,25 +27,25 @@ macro_rules! section {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         pub struct $Name {
-            $($(#[doc = $doc])+ #[serde(with = "crate::config::section")] pub $field: $Type,)*
+            $($(#[doc = $doc])+ #[serde(with = "crate::section")] pub $field: $Type,)*
             $($(#[$inner_meta])* pub $inner: $Inner,)*
         }
 
-        $crate::config::section::settings! { by serde: $Name }
+        $crate::section::settings! { by serde: $Name }
 
-        impl $crate::config::section::Section for $Name {
-            fn keys(table: &str, keys: &mut Vec<$crate::config::keys::Key>) {
+        impl $crate::section::Section for $Name {
+            fn keys(table: &str, keys: &mut Vec<$crate::keys::Key>) {
                 #[allow(unused_imports, reason = "not every section needs it")]
-                use $crate::config::kind::prelude::*;
-                $(keys.push($crate::config::keys::Key {
+                use $crate::kind::prelude::*;
+                $(keys.push($crate::keys::Key {
                     name: [table, stringify!($field).trim_start_matches("r#")].concat(),
                     kind: $kind,
                     default: $default,
                     none: None$(.or(Some($none)))?,
-                    reload: $crate::config::keys::Reload::$reload,
+                    reload: $crate::keys::Reload::$reload,
                     doc: concat!($($doc),+).trim_start(),
                 });)*
-                $(<$Inner as $crate::config::section::Section>::keys(&format!("{table}{}", $table), keys);)*
+                $(<$Inner as $crate::section::Section>::keys(&format!("{table}{}", $table), keys);)*
             }
         }
     )+};
@@ -97,7 +97,7 @@ fn any_value<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
 /// The types of keys: what makes a value of one, and what makes one of a value.
 macro_rules! settings {
     ($([$($T:ident: $Trait:ident)*] $Type:ty: $write:expr, $read:expr;)+) => {$(
-        impl<$($T: $Trait)*> $crate::config::section::Setting for $Type {
+        impl<$($T: $Trait)*> $crate::section::Setting for $Type {
             fn to_value(&self) -> serde_json::Value {
                 let write: fn(&Self) -> serde_json::Value = $write;
                 write(self)
@@ -109,7 +109,7 @@ macro_rules! settings {
         }
     )+};
     (by serde: $($Type:ty)+) => {
-        $crate::config::section::settings! {
+        $crate::section::settings! {
             $([] $Type: |it| serde_json::json!(it), |value| serde_json::from_value(value).ok();)+
         }
     };

@@ -68,10 +68,10 @@ pub(super) static TEXTS: LazyLock<BTreeMap<String, Texts>> =
 
 /// What declarations of keys are written with.
 pub(super) mod prelude {
-    pub(in crate::config) use super::KeyKind::{self, *};
-    pub(in crate::config) use crate::config::choices::Words;
-    pub(in crate::config) use crate::config::forms::*;
-    use crate::config::units::{self, Number, Unit};
+    pub(crate) use super::KeyKind::{self, *};
+    pub(crate) use crate::choices::Words;
+    pub(crate) use crate::forms::*;
+    use crate::units::{self, Number, Unit};
 
     pub const KIB: u64 = 1 << 10;
     pub const MIB: u64 = 1 << 20;
@@ -318,14 +318,14 @@ impl<'a> Written<'a> {
 /// Refuses a value unless this holds: with what is wrong else, and what to write instead, as far as its kind does not say.
 macro_rules! ensure {
     ($holds:expr) => {
-        $crate::config::kind::ensure!($holds; "")
+        $crate::kind::ensure!($holds; "")
     };
     ($holds:expr; $what:literal) => {
-        $crate::config::kind::ensure!($holds; $what; "")
+        $crate::kind::ensure!($holds; $what; "")
     };
     ($holds:expr; $what:literal; $mend:expr) => {
         if !$holds {
-            return Err($crate::config::kind::fault(format!($what), $mend));
+            return Err($crate::kind::fault(format!($what), $mend));
         }
     };
 }

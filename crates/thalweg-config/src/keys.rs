@@ -159,7 +159,7 @@ pub(super) fn refusal(name: &str, origin: Origin) -> ConfigError {
     let (pattern, _) = pattern_of(name);
     let near = nearest_key(name);
     let (shown, near) = match &origin {
-        Origin::Environment { variable } => (variable.as_str(), near.map(|it| variable_for(&it))),
+        Origin::Environment(variable) => (variable.as_str(), near.map(|it| variable_for(&it))),
         _ => (name, near),
     };
     let (what, mend) = match near {

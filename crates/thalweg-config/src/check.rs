@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::choices::{Fsync, ProxyProtocol, Transport};
+use super::choices::{Fsync, ProxyProtocol, TokenAlgorithm, Transport};
 use super::error::{ConfigError, Origins};
 use super::kind::KeyKind;
 use super::listener::{Bind, Listener};
 use super::settings::Config;
 use super::units::SIZE;
-use crate::access::TokenAlgorithm;
-use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 use thalweg_kernel::access::Otherwise;
+use thalweg_transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 static RULES: LazyLock<BTreeMap<String, Rule>> =
     LazyLock::new(|| toml::from_str(include_str!("rules.toml")).expect("every test reads it"));

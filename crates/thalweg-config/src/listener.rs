@@ -8,7 +8,7 @@ use thalweg_model::Span;
 use super::choices::*;
 use super::protocols::ListenerKind;
 use super::section::{section, settings};
-use crate::transport::tls::{ClientCertificates, NameFrom, TlsOldest};
+use thalweg_transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 
 section! {
     pub struct Listener {

@@ -25,9 +25,8 @@ pub enum Origin {
         /// The line, counted from 1.
         line: usize,
     },
-    Environment {
-        variable: String,
-    },
+    /// The variable of that name.
+    Environment(String),
     /// A `--set` on the command line.
     Set,
     #[default]
@@ -79,7 +78,7 @@ impl fmt::Display for Origin {
             Origin::Default => f.write_str("default"),
             Origin::File { path, line: 0 } => write!(f, "{}", path.display()),
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Environment { variable } => write!(f, "environment {variable}"),
+            Origin::Environment(variable) => write!(f, "environment {variable}"),
             Origin::Set => f.write_str("--set"),
         }
     }

@@ -1,7 +1,7 @@
 //! `mqtt.*`: the section of MQTT.
 
-use crate::config::choices::words;
-use crate::config::section::section;
+use crate::choices::words;
+use crate::section::section;
 use thalweg_model::Span;
 
 section! {

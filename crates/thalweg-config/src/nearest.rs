@@ -3,10 +3,7 @@
 use strsim::osa_distance as edit_distance;
 
 /// The candidate nearest to `wanted`, if any is near enough to be worth suggesting.
-pub(super) fn nearest<T: AsRef<str>>(
-    wanted: &str,
-    candidates: impl IntoIterator<Item = T>,
-) -> Option<T> {
+pub fn nearest<T: AsRef<str>>(wanted: &str, candidates: impl IntoIterator<Item = T>) -> Option<T> {
     let tolerance = (wanted.chars().count() / 3).max(2);
     let candidates = candidates.into_iter();
     let near = candidates.map(|candidate| (likeness(wanted, candidate.as_ref()), candidate));

@@ -94,9 +94,7 @@ impl Gathered {
         let ours = variables.filter(|(variable, _)| variable.starts_with(PREFIX));
         for (variable, value) in ours.collect::<BTreeMap<String, String>>() {
             let name = variable[PREFIX.len()..].to_lowercase().replace("__", ".");
-            let origin = Origin::Environment {
-                variable: variable.clone(),
-            };
+            let origin = Origin::Environment(variable.clone());
             match find(&name) {
                 Some(_) => self.add(&name, Written::Loose(&value), origin),
                 None => self.refuse_variable(&variable, &name, origin),

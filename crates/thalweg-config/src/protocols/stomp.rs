@@ -1,7 +1,7 @@
 //! `stomp.*`: the section of STOMP.
 
-use crate::config::choices::words;
-use crate::config::section::section;
+use crate::choices::words;
+use crate::section::section;
 use thalweg_fronts::stomp::Dialect;
 use thalweg_model::Span;
 

@@ -7,8 +7,8 @@ use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::Otherwise;
 use thalweg_model::Span;
 
+use super::choices::TokenAlgorithm;
 use super::section::section;
-use crate::access::TokenAlgorithm;
 
 section! {
     pub struct Admin {

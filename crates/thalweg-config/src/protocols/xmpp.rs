@@ -1,6 +1,6 @@
 //! `xmpp.*`: the section of XMPP.
 
-use crate::config::section::section;
+use crate::section::section;
 use thalweg_model::Span;
 
 section! {

@@ -32,22 +32,22 @@ section! {
 
 impl Protocols {
     /// Most unsettled copies of a session that says nothing itself.
-    pub(crate) fn in_flight_max(&self) -> u16 {
+    pub fn in_flight_max(&self) -> u16 {
         self.mqtt.inflight_max
     }
 
     /// Most watches on last values.
-    pub(crate) fn observations_max(&self) -> usize {
+    pub fn observations_max(&self) -> usize {
         self.coap.observations_max
     }
 
     /// How long a message that was taken from a queue by itself may go unsettled.
-    pub(crate) fn take_timeout(&self) -> Span {
+    pub fn take_timeout(&self) -> Span {
         self.coap.take_timeout
     }
 
     /// Most peers of a socket of datagrams.
-    pub(crate) fn datagram_peers_max(&self) -> usize {
+    pub fn datagram_peers_max(&self) -> usize {
         self.coap.peers_max
     }
 
