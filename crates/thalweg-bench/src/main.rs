@@ -4,7 +4,7 @@
 //! [`thalweg_bench::command`].
 #![forbid(unsafe_code)]
 
-#[path = "../../thalweg/src/markdown.rs"]
+#[path = "../../thalweg-cli/src/markdown.rs"]
 mod markdown;
 
 use std::io::{ErrorKind, Write, stdout};

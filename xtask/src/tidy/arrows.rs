@@ -160,7 +160,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "thalweg",
+        "thalweg-cli",
         &[
             "thalweg-model",
             "thalweg-wire",
@@ -178,6 +178,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "thalweg-client",
         ],
     ),
+    ("thalweg", &["thalweg-cli"]),
     // Everything may be tested from outside and from within.
     (
         "thalweg-tests",
@@ -309,7 +310,8 @@ mod tests {
             ("thalweg-store", "thalweg-records"),
             ("thalweg-client", "thalweg-journal"),
             ("thalweg-admin", "thalweg-server"),
-            ("thalweg", "thalweg-admin"),
+            ("thalweg-cli", "thalweg-admin"),
+            ("thalweg", "thalweg-cli"),
             ("thalweg-server", "tokio"),
         ] {
             assert_eq!(
@@ -326,7 +328,8 @@ mod tests {
             ("thalweg-model", "thalweg-wire"),
             ("thalweg-mqtt", "thalweg-model"),
             ("thalweg-fronts", "thalweg-testbed"),
-            ("thalweg", "thalweg-testbed"),
+            ("thalweg", "thalweg-server"),
+            ("thalweg-cli", "thalweg-testbed"),
             ("thalweg-mqtt", "thalweg-coap"),
             ("thalweg-kernel", "thalweg-mqtt"),
             ("thalweg-kernel", "thalweg-wire"),

@@ -24,7 +24,7 @@ const CLIENT: &str = "crates/thalweg-client/";
 /// What is not the broker: clients, the laboratory and tests; and datagrams, which carry packets of MQTT for both ends.
 const OTHERS: [&str; 7] = [
     "crates/thalweg-multicast/",
-    "crates/thalweg/",
+    "crates/thalweg-cli/",
     "crates/thalweg-client/",
     "crates/thalweg-sim/",
     "crates/thalweg-bench/",
