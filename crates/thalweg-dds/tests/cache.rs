@@ -74,6 +74,17 @@ fn fill_up(writer: &Writer, first: u32) -> u32 {
     panic!("{} bytes wait", Reader::waiting_bytes());
 }
 
+/// What a thread of the library has in hand is freed when it has put it down, which may be after the reader's end.
+fn is_empty_soon() -> bool {
+    (0..ROUNDS_MAX).any(|_| {
+        let is_empty = Reader::waiting_bytes() == 0;
+        if !is_empty {
+            std::thread::sleep(MOMENT);
+        }
+        is_empty
+    })
+}
+
 /// Takes what comes within a moment, again and again.
 fn taken(far: &Participant, reader: &Reader, is_enough: impl Fn(&[u32]) -> bool) -> Vec<u32> {
     let mut numbers = Vec::new();
@@ -101,12 +112,12 @@ fn a_reader_holds_no_more_than_so_many_bytes() {
     assert!((most..MANY).contains(&written), "{written}");
     let numbers = taken(&far, &reader, |it| it.len() == written as usize);
     assert_eq!(numbers, Vec::from_iter(0..written));
-    assert_eq!(Reader::waiting_bytes(), 0);
+    assert!(is_empty_soon(), "{} bytes", Reader::waiting_bytes());
     // It goes on, and ends though a writer waits for it.
     let next = fill_up(&writer, written);
     assert!(next - written >= most, "{next} after {written}");
     drop((reader, far));
-    assert_eq!(Reader::waiting_bytes(), 0);
+    assert!(is_empty_soon(), "{} bytes", Reader::waiting_bytes());
     drop((writer, near));
 
     // What is not reliable is lost instead.
