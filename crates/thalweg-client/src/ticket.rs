@@ -112,7 +112,7 @@ impl Tickets {
         }
     }
 
-    /// Says what became of it, once.
+    /// Says what became of it, once. [`Tickets::wake`] follows.
     pub(crate) fn settle(&self, id: MessageId, outcome: Success) {
         let Some(piece) = self.pieces.get(piece_of(id)) else {
             return;
@@ -135,9 +135,6 @@ impl Tickets {
             }
             slot.store(id << 2 | bits(outcome), Ordering::SeqCst);
         }
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.wake(id, outcome);
-        }
     }
 
     /// Nothing further will be settled: messages without an outcome are unknown, and waiting handles are notified.
@@ -150,7 +147,11 @@ impl Tickets {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn wake(&self, id: MessageId, outcome: Success) {
+    /// Wakes who waits for an outcome.
+    pub(crate) fn wake(&self, id: MessageId, outcome: Success) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         let mut waiters = lock(&self.waiters);
         let wakers = waiters.get_mut(&id).map(|waiter| {
             waiter.outcome.get_or_insert(outcome);
@@ -303,8 +304,10 @@ mod tests {
         assert_eq!(wait.poll(&waker), Poll::Pending);
         assert_eq!(wait.poll(&waker), Poll::Pending);
         tickets.settle(5 + RING, Success::Failed);
+        tickets.wake(5 + RING, Success::Failed);
         assert_eq!(wait.poll(&waker), Poll::Pending);
         tickets.settle(5, Success::Acknowledged);
+        tickets.wake(5, Success::Acknowledged);
         assert_eq!(wait.poll(&waker), Poll::Ready(Success::Acknowledged));
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
         drop(wait);

@@ -75,11 +75,12 @@ impl Stored {
         self.wake();
     }
 
-    /// Marks a ticket that will not be on disk. Wakes no waiter: its outcome may not be known yet.
-    pub(crate) fn never(&self, id: MessageId) {
+    /// Marks a ticket that will not be on disk, and does `also` before anybody can see that. Wakes no waiter.
+    pub(crate) fn never(&self, id: MessageId, also: impl FnOnce()) {
         let mut exceptions = lock(&self.exceptions);
         exceptions.add(id);
         self.ranges.store(exceptions.ranges.len(), Ordering::SeqCst);
+        also();
     }
 
     /// The broker has this one: where it was kept before does not matter any more.
@@ -164,7 +165,7 @@ mod tests {
             (Storing::Pending, Storing::Done)
         );
         for id in [12, 14, 13, 20] {
-            stored.never(id);
+            stored.never(id, || {});
         }
         stored.reached(30);
         let never: Vec<u64> = (10..=31)
@@ -187,7 +188,7 @@ mod tests {
     fn what_is_forgotten_is_not_said_to_be_stored() {
         let stored = Stored::new(1);
         let last = 2 * RANGES_MAX as u64 + 2;
-        (2..=last).step_by(2).for_each(|id| stored.never(id));
+        (2..=last).step_by(2).for_each(|id| stored.never(id, || {}));
         stored.reached(last + 1);
         assert_eq!(lock(&stored.exceptions).ranges.len(), RANGES_MAX);
         assert_eq!(

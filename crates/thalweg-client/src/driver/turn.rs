@@ -286,7 +286,7 @@ impl Driver {
                 Ok(()) => {
                     let is_kept = draft.reliability != Reliability::AtMostOnce && draft.way == 0;
                     if !is_kept && self.shared.limits.has_disk {
-                        self.shared.stored.never(draft.id);
+                        self.shared.stored.never(draft.id, || {});
                         self.shared.stored.wake();
                     }
                 }

@@ -22,11 +22,13 @@ impl Driver {
     }
 
     pub(super) fn settle(&mut self, id: MessageId, success: Success, why: Option<String>) {
-        if success == Success::Failed {
-            // Before the outcome: a message reported as failed must not be reported as stored.
-            self.shared.stored.never(id);
+        let settle = || self.shared.tickets.settle(id, success);
+        match success {
+            // At once: what is reported as failed is not reported as stored, and who hears that it is not stored can ask why.
+            Success::Failed => self.shared.stored.never(id, settle),
+            _ => settle(),
         }
-        self.shared.tickets.settle(id, success);
+        self.shared.tickets.wake(id, success);
         match success {
             Success::Failed => self.shared.stored.wake(),
             Success::Acknowledged => self.shared.stored.acknowledged(id),
