@@ -171,13 +171,13 @@ impl Engine {
         }
         self.core.commit(now);
         self.tell_demand(now);
-        for way in 0..self.core.ways.len() {
-            self.steer(way, now);
-            self.pump(way, now);
-        }
+        let ways = 0..self.core.ways.len();
+        ways.clone().for_each(|way| self.steer(way, now));
+        // Before publishes: what this client publishes to itself must find its subscriptions.
         if self.core.care_at <= now {
             self.care(now);
         }
+        ways.for_each(|way| self.pump(way, now));
     }
 
     /// Disconnects every lane and writes the spool's gathered entries; nothing is sent after that, and unsettled
@@ -455,10 +455,10 @@ impl Engine {
             return;
         }
         self.steer(way, now);
-        self.pump(way, now);
         if self.core.care_at <= now {
             self.care(now);
         }
+        self.pump(way, now);
     }
 }
 

@@ -493,6 +493,28 @@ fn a_burst_at_most_once_waits_for_its_handle() {
 }
 
 #[test]
+fn what_a_client_publishes_finds_what_it_has_subscribed_to_before() {
+    let mut world = offline(&[LaneTraits::STREAM], settings());
+    world.subscribe(1, "t/#", AT_LEAST);
+    for how in [AT_MOST, AT_LEAST, EXACTLY] {
+        world.publish("t/a", how, |_| ());
+    }
+    world.heal();
+    assert!(world.settle(MINUTE));
+    world.run(Span::from_secs(1));
+    assert_eq!(world.got[&SubscriptionId(1)], ["1", "2", "3"]);
+    // So it does when the broker has forgotten the session meanwhile.
+    world.chaos = OFFLINE;
+    world.cut(0);
+    world.broker.forget_session(0);
+    world.publish("t/a", AT_LEAST, |_| ());
+    world.heal();
+    assert!(world.settle(MINUTE));
+    world.run(Span::from_secs(1));
+    assert_eq!(world.got[&SubscriptionId(1)], ["1", "2", "3", "4"]);
+}
+
+#[test]
 fn who_unsubscribes_gets_nothing_more() {
     let mut world = World::new(10, &[LaneTraits::STREAM], settings());
     world.subscribe(1, "t/#", AT_LEAST);
