@@ -6,6 +6,7 @@ mod dice;
 mod seeds;
 mod settling;
 mod stories;
+mod subscribing;
 mod transport;
 mod wire;
 mod world;
