@@ -74,8 +74,9 @@ impl Crowd {
             .all(|client| client.is_greeted() && client.is_quiet())
     }
 
-    /// Publishers stop, all clients stay online, and outstanding messages arrive; then the books are closed.
-    pub fn settle(&mut self) {
+    /// Publishers stop, all clients stay online, and outstanding messages arrive, until the broker `has_nothing_left` or will not
+    /// deliver it; then the books are closed.
+    pub fn settle(&mut self, mut has_nothing_left: impl FnMut() -> bool) {
         let begun = Instant::now();
         let rest_began = self.book.now();
         let (mut last_busy, mut looked) = (begun, begun);
@@ -114,10 +115,13 @@ impl Crowd {
         while Instant::now() < until {
             self.turn(true);
         }
-        // One that comes and goes may be between two connections just now; one that is stuck stays so.
+        // One that comes and goes may be between two connections just now, or about to acknowledge retained messages; one that is
+        // stuck stays so.
         let until = Instant::now() + ANSWERED_WITHIN;
-        while !self.is_at_rest() && Instant::now() < until {
+        let mut is_over = has_nothing_left() && self.is_at_rest();
+        while !is_over && Instant::now() < until {
             self.turn(true);
+            is_over = self.is_at_rest() && (has_nothing_left() || !self.book.counted().is_empty());
         }
         for client in &self.clients {
             if !client.is_greeted() || !client.is_quiet() {

@@ -155,12 +155,17 @@ fn run_with(home: Home, seed: u64, way: Way, end: End, cast: Cast) -> Verdict {
     let supervisor = Supervisor::start(home.clone(), luck.of(0), way, end, begun);
     crowd.go_on(|| supervisor.is_done());
     let (mut toll, last, way) = supervisor.join();
-    if last.is_some() {
-        crowd.settle();
-    }
     let mut last_ledger = serde_json::Value::Null;
+    if last.is_some() {
+        crowd.settle(|| {
+            if home.kind != BrokerProgram::Thalweg {
+                return true;
+            }
+            last_ledger = ledger::get(home.admin, "/v1/ledger").expect("a broker at rest answers");
+            ledger::queued(&last_ledger) == Some(0)
+        });
+    }
     if let (Some(process), BrokerProgram::Thalweg) = (&last, home.kind) {
-        last_ledger = ledger::get(home.admin, "/v1/ledger").expect("a broker at rest answers");
         let mut wrong = ledger::faults(&last_ledger);
         if crowd.book.counted().is_empty() && ledger::queued(&last_ledger) != Some(0) {
             wrong.push(format!("everybody has got everything, and yet the ledger has something queued: {last_ledger}"));
