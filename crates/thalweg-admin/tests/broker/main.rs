@@ -1,6 +1,6 @@
 //! The interface of a real broker in this process, asked over real sockets; its clients speak MQTT by hand.
 
-#[path = "../../../thalweg-server/tests/support/amqp.rs"]
+#[path = "../../../thalweg-server/tests/sockets/support/amqp.rs"]
 mod amqp;
 
 mod audit;

@@ -1,6 +1,6 @@
 //! Subscriptions that a multicast group of the broker serves, on the loopback interface.
 
-#[path = "../../../../thalweg-server/tests/support/own_network.rs"]
+#[path = "../../../../thalweg-server/tests/sockets/support/own_network.rs"]
 mod own_network;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

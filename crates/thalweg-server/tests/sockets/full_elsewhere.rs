@@ -1,65 +1,60 @@
 //! Publishers on one shard of a whole server, and their only receivers full on another: a publish is refused in the words of its
 //! protocol, and nothing that is acknowledged is lost (decision 0061).
 
-#[path = "support/amqp.rs"]
-mod amqp;
-
-use amqp::{Amqp, long, short};
+use crate::support::amqp::{Amqp, long, short};
+use crate::support::folder::Folder;
+use crate::{PATIENCE, address};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 use thalweg_coap::{Code, Encoder, Message, Token, Type, option};
 use thalweg_kernel::home;
 use thalweg_server::Server;
-use thalweg_server::config::Config;
 
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages that a receiver has room for, and that are published.
 const ROOM: usize = 10;
 const PUBLISHED: usize = 25;
 const QUOTA_EXCEEDED: u8 = 0x97;
 
+const SHARED: [&str; 9] = [
+    "shards=2",
+    "listeners.websocket.enabled=false",
+    "listeners.mqtt.bind=127.0.0.1:0",
+    "listeners.amqp.bind=127.0.0.1:0",
+    "listeners.stomp.bind=127.0.0.1:0",
+    "listeners.coap.bind=127.0.0.1:0",
+    "admin.enabled=false",
+    "sys.interval=off",
+    "journal.segment_bytes=1MiB",
+];
+
 /// A server of two shards, its data and its settings.
 struct Broker {
     server: Option<Server>,
-    folder: PathBuf,
-    sets: Vec<String>,
+    journal: bool,
+    /// Goes last, when nothing writes there any more.
+    folder: Folder,
 }
 
 impl Broker {
     fn start(journal: bool) -> Broker {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("thalweg-full-{}-{number}", std::process::id()));
-        let mut sets = vec![
-            "shards=2".to_owned(),
-            "listeners.websocket.enabled=false".into(),
-            "admin.enabled=false".into(),
-            "sys.interval=off".into(),
-            "journal.segment_bytes=1MiB".into(),
-            format!("data_dir={}", folder.join("data").display()),
-            format!("journal.enabled={journal}"),
-            format!("queue.messages_max={ROOM}"),
-            format!("groups.messages_max={ROOM}"),
-        ];
-        let listeners = ["mqtt", "amqp", "stomp", "coap"];
-        sets.extend(listeners.map(|name| format!("listeners.{name}.bind=127.0.0.1:0")));
         let mut broker = Broker {
             server: None,
-            folder,
-            sets,
+            journal,
+            folder: Folder::new("full"),
         };
         broker.go_on();
         broker
     }
 
     fn go_on(&mut self) {
-        let (config, _) = Config::from_text(None, std::iter::empty(), &self.sets)
-            .unwrap_or_else(|errors| panic!("{errors:?}"));
+        let sets = [
+            format!("journal.enabled={}", self.journal),
+            format!("queue.messages_max={ROOM}"),
+            format!("groups.messages_max={ROOM}"),
+        ];
+        let config = self
+            .folder
+            .configuration(&SHARED, &sets.each_ref().map(String::as_str));
         let server = Server::start(config).unwrap_or_else(|errors| panic!("{errors:?}"));
         self.server = Some(server);
     }
@@ -70,10 +65,7 @@ impl Broker {
     }
 
     fn address(&self, listener: &str) -> SocketAddr {
-        let listening = self.server.as_ref().expect("it runs").listening().iter();
-        let mut addresses = listening.filter(|(name, _)| name == listener);
-        let (_, address) = addresses.next().expect("it listens");
-        address.parse().expect("an address")
+        address(self.server.as_ref().expect("it runs"), listener)
     }
 
     fn tcp(&self, listener: &str) -> TcpStream {
@@ -103,7 +95,7 @@ impl Broker {
 
     /// A queue for [`ROOM`] messages that rejects more; it is on the first shard.
     fn rejecting_queue(&self) {
-        let mut amqp = Amqp::connect(&self.address("amqp").to_string(), 0);
+        let mut amqp = Amqp::connect(self.address("amqp"), 0);
         let bound = [
             short("x-max-length"),
             b"l".to_vec(),
@@ -135,13 +127,6 @@ impl Broker {
         assert_eq!(receiver.receive().0, 0xD0, "nothing else waits");
         receiver.leave();
         waiting
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        drop(self.server.take());
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -248,7 +233,7 @@ fn amqp_rejects_what_a_full_receiver_of_another_shard_has_no_room_for() {
     for journal in [true, false] {
         let mut broker = Broker::start(journal);
         broker.receiver("a/b", 1);
-        let mut amqp = Amqp::connect(&broker.address("amqp").to_string(), 0);
+        let mut amqp = Amqp::connect(broker.address("amqp"), 0);
         // confirm.select
         amqp.call(1, 85, 10, &[0]);
         amqp.expect(85, 11);

@@ -1,6 +1,8 @@
 //! Log-ins of XMPP by what TLS has shown.
 
-use super::{Authority, Folder, Pipe, XMPP_HEADER, read_until, start, tcp};
+use super::{Authority, XMPP_HEADER, read_until, start, tcp};
+use crate::support::folder::Folder;
+use crate::support::pipe::Pipe;
 use std::io::{Read, Write};
 use thalweg_scram::ChannelBinding;
 use thalweg_server::access::add_scram_verifier;

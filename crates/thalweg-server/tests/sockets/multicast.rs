@@ -1,12 +1,9 @@
 //! Multicast groups of a whole server, on the loopback interface: receivers that have joined one, and a client of MQTT that reads
 //! where it is and asks for what was lost.
 
-#[path = "support/folder.rs"]
-mod folder;
-#[path = "support/own_network.rs"]
-mod own_network;
-
-use folder::Folder;
+use crate::PATIENCE;
+use crate::support::folder::Folder;
+use crate::support::own_network;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpStream, UdpSocket};
@@ -21,8 +18,6 @@ use thalweg_multicast::{Description, Receiver, ReceiverSettings, RepairRequest};
 use thalweg_server::access::add_password;
 use thalweg_server::{MulticastCounts, Server};
 
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 10, 1);
 const KEY: &str = "$multicast/poses";
 const REPAIR: &str = "$multicast/poses/repair";
@@ -78,7 +73,7 @@ fn what_is_lost_is_repaired_over_the_connection() {
 #[test]
 fn a_group_of_ipv6_is_sent_and_repaired_alike() {
     if !own_network::is_inside() {
-        return own_network::run("a_group_of_ipv6_is_sent_and_repaired_alike");
+        return own_network::run("multicast::a_group_of_ipv6_is_sent_and_repaired_alike");
     }
     let folder = Folder::new("multicast");
     let group = Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0, 0x10);

@@ -1,26 +1,17 @@
 //! What stands before a message of the first priority for a receiver that does not keep up: counted in bytes, over real sockets,
 //! from a flood that the receiver does not read. Nothing here depends on how long anything takes.
 
-#[path = "support/amqp.rs"]
-mod amqp;
-#[path = "support/folder.rs"]
-mod folder;
-#[path = "support/pipe.rs"]
-mod pipe;
-
-use amqp::{Amqp, short};
-use folder::Folder;
-use pipe::Pipe;
+use crate::support::amqp::{Amqp, short};
+use crate::support::folder::Folder;
+use crate::support::pipe::Pipe;
+use crate::{PATIENCE, address};
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::TcpStream;
 use thalweg_server::Server;
 use thalweg_server::transport::Filtered;
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector};
 
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 const FLOOD: usize = 400;
 const BODY: usize = 8 << 10;
 const ALARM: &[u8] = b"<the alarm>";
@@ -42,13 +33,6 @@ const SHARED: [&str; 8] = [
 
 fn start(folder: &Folder, sets: &[&str]) -> Server {
     Server::start(folder.configuration(&SHARED, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
-}
-
-fn address(server: &Server, listener: &str) -> SocketAddr {
-    let listening = server.listening();
-    let found = listening.iter().find(|(name, _)| name == listener);
-    let (_, address) = found.expect("a listener");
-    address.parse().expect("an address")
 }
 
 /// A connection whose end here takes little.

@@ -1,21 +1,18 @@
 //! Connections that move to their home shard over real sockets: no byte is lost, limits count each once, and a server that
 //! stops waits for none that is on the way.
 
-#[path = "../../thalweg-testbed/tests/contract/wanderer.rs"]
-mod wanderer;
-
+use crate::wanderer::Wanderer;
+use crate::{PATIENCE, address};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_fronts::{AnyFront, FrontSettings};
 use thalweg_kernel::access::Access;
 use thalweg_server::config::Config;
 use thalweg_server::{Server, StartOptions};
-use wanderer::Wanderer;
 
 const SHARDS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Wanderers;
 
@@ -46,11 +43,7 @@ fn start(sets: &[&str]) -> Server {
 
 /// A connection that has said all this at once.
 fn connect(server: &Server, words: &str) -> BufReader<TcpStream> {
-    let mut listening = server.listening().iter();
-    let (_, address) = listening
-        .find(|(name, _)| name == "home")
-        .expect("it listens");
-    let mut socket = TcpStream::connect(address).expect("it accepts");
+    let mut socket = TcpStream::connect(address(server, "home")).expect("it accepts");
     socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
     // One that is over a limit is closed, perhaps before this.
     let _ = socket.write_all(words.as_bytes());

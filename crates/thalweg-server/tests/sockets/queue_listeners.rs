@@ -1,17 +1,11 @@
 //! Listeners of AMQP and STOMP over every transport they have, and where their connections live; and STARTTLS and WebSocket of XMPP.
 
-#[path = "support/amqp.rs"]
-mod amqp;
-#[path = "support/folder.rs"]
-mod folder;
-#[path = "support/pipe.rs"]
-mod pipe;
-#[path = "support/xmpp_log_ins.rs"]
 mod xmpp_log_ins;
 
-use amqp::Amqp;
-use folder::Folder;
-use pipe::{Pipe, Wire};
+use crate::support::amqp::Amqp;
+use crate::support::folder::Folder;
+use crate::support::pipe::{Pipe, Wire};
+use crate::{PATIENCE, address};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
@@ -20,14 +14,10 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_server::Server;
 use thalweg_server::transport::Filtered;
 use thalweg_server::transport::client::{TlsClientFiles, TlsConnector, websocket};
 use thalweg_server::transport::websocket::{Messages, WebSocketSettings};
-
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const SHARED: [&str; 4] = [
     "shards=5",
@@ -41,12 +31,7 @@ fn start(folder: &Folder, sets: &[&str]) -> Server {
 }
 
 fn tcp(server: &Server, listener: &str) -> TcpStream {
-    let (_, address) = server
-        .listening()
-        .iter()
-        .find(|(name, _)| name == listener)
-        .expect("a listener");
-    let stream = TcpStream::connect(address).expect("a connection");
+    let stream = TcpStream::connect(address(server, listener)).expect("a connection");
     stream
         .set_read_timeout(Some(PATIENCE))
         .expect("a time limit");

@@ -1,50 +1,27 @@
 //! Heart-beats over a real socket: what is sent to a peer that would otherwise hear nothing, and what becomes of one that
 //! says nothing. Nothing here sleeps; reads wait with a limit.
 
-#[path = "support/amqp.rs"]
-mod amqp;
-
-use amqp::{Amqp, HEARTBEAT};
+use crate::support::amqp::{Amqp, HEARTBEAT};
+use crate::support::folder::Folder;
+use crate::{PATIENCE, address};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use thalweg_server::Server;
-use thalweg_server::config::Config;
 
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SHARED: [&str; 6] = [
+    "shards=2",
+    "listeners.mqtt.bind=127.0.0.1:0",
+    "listeners.websocket.enabled=false",
+    "listeners.stomp.bind=127.0.0.1:0",
+    "listeners.amqp.bind=127.0.0.1:0",
+    "journal.enabled=false",
+];
 
-fn start(more: &[&str]) -> (Server, Folder) {
-    let folder = Folder::new();
-    let sets = [
-        "shards=2",
-        "listeners.mqtt.bind=127.0.0.1:0",
-        "listeners.websocket.enabled=false",
-    ];
-    let queues = [
-        "listeners.stomp.bind=127.0.0.1:0",
-        "listeners.amqp.bind=127.0.0.1:0",
-        "journal.enabled=false",
-    ];
-    let mut sets: Vec<String> = sets
-        .iter()
-        .chain(&queues)
-        .chain(more)
-        .map(|set| (*set).to_owned())
-        .collect();
-    sets.push(format!("data_dir={}", folder.0.display()));
-    let (config, _) =
-        Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
-    (Server::start(config).expect("a server"), folder)
-}
-
-fn address<'a>(server: &'a Server, listener: &str) -> &'a str {
-    let (_, address) = server
-        .listening()
-        .iter()
-        .find(|(name, _)| name == listener)
-        .expect("a listener");
-    address
+fn start(sets: &[&str]) -> (Server, Folder) {
+    let folder = Folder::new("signs");
+    let server = Server::start(folder.configuration(&SHARED, sets));
+    (server.expect("a server"), folder)
 }
 
 fn connect(server: &Server, listener: &str) -> TcpStream {
@@ -227,28 +204,4 @@ fn an_amqp_publisher_hears_that_memory_is_short_and_that_it_is_not_any_more() {
     late.expect(10, 61);
     client.expect(10, 61);
     drop(server);
-}
-
-/// A folder that goes with the test.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "thalweg-signs-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

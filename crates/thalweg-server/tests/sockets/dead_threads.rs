@@ -1,17 +1,16 @@
 //! A thread that panics: the process ends, and what was acknowledged is there after a restart. Clients write MQTT by hand.
 
+use crate::support::folder::Folder;
+use crate::{PATIENCE, address};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 use thalweg_server::config::Config;
 use thalweg_server::{EXIT_PANICKED, Server, ServerFailure, StartOptions, end_process_on_panic};
 
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the child's data is.
 const FOLDER: &str = "THALWEG_DEAD_THREADS";
 
@@ -26,12 +25,7 @@ fn start(folder: &Path, options: StartOptions) -> (Server, String) {
     let (config, _) =
         Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
     let server = Server::start_with(config, options).expect("a server");
-    let (_, address) = server
-        .listening()
-        .iter()
-        .find(|(name, _)| name == "mqtt")
-        .expect("a listener")
-        .clone();
+    let address = address(&server, "mqtt").to_string();
     (server, address)
 }
 
@@ -100,11 +94,11 @@ fn child_whose_shard_panics() {
 
 #[test]
 fn a_shard_that_panics_ends_the_process_and_what_was_acknowledged_is_kept() {
-    let folder = Folder::new("child");
+    let folder = Folder::new("dead-child");
     let mut child = Command::new(std::env::current_exe().expect("a running program has a path"))
         .args([
             "--exact",
-            "child_whose_shard_panics",
+            "dead_threads::child_whose_shard_panics",
             "--ignored",
             "--nocapture",
             "--test-threads=1",
@@ -168,7 +162,7 @@ fn a_shard_that_panics_ends_the_process_and_what_was_acknowledged_is_kept() {
 
 #[test]
 fn without_that_hook_the_owner_of_the_server_is_told_of_a_thread_that_panics() {
-    let folder = Folder::new("owner");
+    let folder = Folder::new("dead-owner");
     let (sender, failures) = mpsc::channel();
     let on_failure = Arc::new(move |failure: &ServerFailure| _ = sender.send(failure.to_string()));
     let options = StartOptions {
@@ -187,21 +181,4 @@ fn without_that_hook_the_owner_of_the_server_is_told_of_a_thread_that_panics() {
         Ok("thread shard-1 failed: it panicked")
     );
     server.stop();
-}
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("thalweg-dead-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

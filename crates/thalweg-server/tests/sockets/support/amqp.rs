@@ -3,7 +3,7 @@
 #![allow(dead_code)] // Each test program uses a part.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Longer than anything here takes; a test that waits for it has failed.
@@ -45,11 +45,11 @@ impl Frame {
 
 impl Amqp {
     /// Up to `connection.open-ok`, as the user that libraries name if nobody tells them.
-    pub fn connect(address: &str, heartbeat: u16) -> Amqp {
+    pub fn connect(address: impl ToSocketAddrs, heartbeat: u16) -> Amqp {
         Amqp::connect_to(address, "/", heartbeat)
     }
 
-    pub fn connect_to(address: &str, vhost: &str, heartbeat: u16) -> Amqp {
+    pub fn connect_to(address: impl ToSocketAddrs, vhost: &str, heartbeat: u16) -> Amqp {
         let stream = TcpStream::connect(address).expect("a connection");
         stream
             .set_read_timeout(Some(PATIENCE))

@@ -1,9 +1,7 @@
 //! CoAP listeners of a whole server: sockets of several shards, answers, observers, reload; the upgrade to WebSocket.
 
-#[path = "support/folder.rs"]
-mod folder;
-
-use folder::Folder;
+use crate::support::folder::Folder;
+use crate::{PATIENCE, address};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -11,9 +9,6 @@ use std::time::{Duration, Instant};
 use thalweg_coap::{Code, Encoder, Message, Token, Type, option};
 use thalweg_server::access::{BanKind, add_ban};
 use thalweg_server::{PortView, Server};
-
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const SHARED: [&str; 5] = [
     "shards=3",
@@ -25,15 +20,6 @@ const SHARED: [&str; 5] = [
 
 fn start(folder: &Folder, sets: &[&str]) -> Server {
     Server::start(folder.configuration(&SHARED, sets)).unwrap_or_else(|errors| panic!("{errors:?}"))
-}
-
-fn address(server: &Server, listener: &str) -> SocketAddr {
-    let (_, address) = server
-        .listening()
-        .iter()
-        .find(|(name, _)| name == listener)
-        .expect("a listener");
-    address.parse().expect("an address")
 }
 
 /// The ports of all shards.

@@ -1,5 +1,4 @@
 //! Streams of tests through what is between a socket and a protocol.
-#![allow(dead_code)] // Each test program uses a part.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,15 +1,14 @@
 //! Members of a shared subscription over real sockets: what lies in the socket of one that does not read is little, and
 //! the others get the rest. Nothing here sleeps; reads wait with a limit.
 
+use crate::support::folder::Folder;
+use crate::{PATIENCE, address};
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use thalweg_server::Server;
-use thalweg_server::config::Config;
 
-/// Longer than anything here takes; a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
 const TOPIC: &[u8] = b"jobs/1";
 const PAYLOAD: usize = 100;
 /// PUBLISH with QoS 0: two bytes of fixed header, the topic with its length, the payload.
@@ -21,9 +20,9 @@ fn a_member_that_does_not_read_keeps_little_from_the_others_and_goes_on_when_it_
     const BATCHES: usize = 20;
     const BATCH: usize = 10;
     let (server, _folder) = start();
-    let mut silent = Member::join(address(&server), "silent", Some(4096));
-    let mut diligent = Member::join(address(&server), "diligent", None);
-    let mut publisher = connect(address(&server), "publisher", None);
+    let mut silent = Member::join(address(&server, "mqtt"), "silent", Some(4096));
+    let mut diligent = Member::join(address(&server, "mqtt"), "diligent", None);
+    let mut publisher = connect(address(&server, "mqtt"), "publisher", None);
 
     publish(&mut publisher, FIRST);
     // What the other one has: its receive buffer, and what was in its output when its socket was found full.
@@ -146,44 +145,13 @@ fn publish(stream: &mut TcpStream, count: usize) {
 }
 
 fn start() -> (Server, Folder) {
-    let folder = Folder::new();
-    let sets = [
+    const SETS: [&str; 4] = [
         "shards=1",
         "listeners.mqtt.bind=127.0.0.1:0",
         "listeners.websocket.enabled=false",
+        "journal.enabled=false",
     ];
-    let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    sets.extend([
-        "journal.enabled=false".to_owned(),
-        format!("data_dir={}", folder.0.display()),
-    ]);
-    let (config, _) =
-        Config::from_text(None, std::iter::empty(), &sets).expect("a legal configuration");
-    (Server::start(config).expect("a server"), folder)
-}
-
-fn address(server: &Server) -> SocketAddr {
-    let (_, address) = server
-        .listening()
-        .iter()
-        .find(|(name, _)| name == "mqtt")
-        .expect("a listener");
-    address.parse().expect("an address")
-}
-
-/// A folder that goes with the test.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        let path = std::env::temp_dir().join(format!("thalweg-members-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    let folder = Folder::new("members");
+    let server = Server::start(folder.configuration(&SETS, &[]));
+    (server.expect("a server"), folder)
 }
