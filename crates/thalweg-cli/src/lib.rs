@@ -41,11 +41,26 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::{Cli, Command};
+use failure::Failure;
+use thalweg_server::end_process_on_panic;
 
 /// Does what the arguments of this process ask; the answer is for its end. Faulty arguments, and `--help`, end it at once.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match &cli.command {
+    match obey(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_silent() {
+                eprintln!("{failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn obey(command: &Command) -> Result<(), Failure> {
+    // No command lives on without one of its threads.
+    end_process_on_panic();
+    match command {
         Command::Serve(args) => serve::run(args),
         Command::Config(command) => config::run(command, &mut stdout().lock()),
         Command::Passwd(args) => passwd::run(args, stdin()),
@@ -61,14 +76,5 @@ pub fn run() -> ExitCode {
         Command::Inspect(args) => inspect::run(args, &mut stdout().lock()),
         Command::Bench(args) => bench::run(args),
         Command::Reference(command) => reference::run(command, &mut stdout().lock()),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !failure.is_silent() {
-                eprintln!("{failure}");
-            }
-            failure.exit_code()
-        }
     }
 }

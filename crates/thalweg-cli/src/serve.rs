@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use thalweg_admin::{AdminHandle, AdminSettings, AdminTokens};
 use thalweg_server::config::{Config, Reload};
-use thalweg_server::{OnFailure, Server, ServerFailure, StartOptions, end_process_on_panic};
+use thalweg_server::{OnFailure, Server, ServerFailure, StartOptions};
 use tracing::{error, info, warn};
 
 use crate::admin_api::secret_in;
@@ -21,8 +21,6 @@ use crate::log::{self, Level};
 
 /// Runs the broker until it is asked to stop.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    // The broker does not live on without one of its threads.
-    end_process_on_panic();
     let (config, origins) = load(&args.config)?;
     let unreadable = config.unreadable_files(&origins);
     if !unreadable.is_empty() {
@@ -271,19 +269,16 @@ const PATIENCE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::{Cli, Command};
+    use crate::cli::Cli;
     use clap::Parser;
     use thalweg_server::EXIT_PANICKED;
 
-    /// What `serve` sets up first stays when it fails, here for its configuration.
+    /// What is set up first stays when a command fails, here for its configuration.
     #[test]
     #[ignore = "a child of a_thread_that_panics_ends_the_process"]
     fn child_whose_thread_panics() {
         let cli = Cli::parse_from(["thalweg", "serve", "--set", "no.such=key"]);
-        let Command::Serve(args) = cli.command else {
-            unreachable!("it was asked for")
-        };
-        let is_refused = super::run(&args).is_err();
+        let is_refused = crate::obey(&cli.command).is_err();
         let _ = std::thread::spawn(move || assert!(!is_refused, "a thread died")).join();
     }
 

@@ -330,7 +330,8 @@ pub(crate) fn line_ends(bytes: &[u8]) -> usize {
 }
 
 /// Short heads are the rule, and for them the standard library beats a choice of vector instructions.
-#[inline]
+// As a call it would be 2 % of a SEND.
+#[inline(always)]
 fn utf8(bytes: &[u8]) -> Result<&str, PeerFault> {
     if bytes.len() < 64 {
         std::str::from_utf8(bytes).map_err(|_| PeerFault::HEADER_UTF8)

@@ -150,16 +150,19 @@ impl ServerSide {
         let event = match frame.command {
             Command::Send => Event::Send(SendFrame::decode(&frame)?),
             Command::Ack => Event::Ack(AckFrame::decode(&frame)?),
-            _ => other(&frame)?,
-        };
-        match &event {
-            Event::Connect(connect) => {
-                self.version = connect.version;
-                self.state = State::ExpectConnected;
+            _ => {
+                let event = other(&frame)?;
+                match &event {
+                    Event::Connect(connect) => {
+                        self.version = connect.version;
+                        self.state = State::ExpectConnected;
+                    }
+                    Event::Disconnect(_) => self.state = State::Goodbye,
+                    _ => {}
+                }
+                event
             }
-            Event::Disconnect(_) => self.state = State::Goodbye,
-            _ => {}
-        }
+        };
         Ok(Some((len, event)))
     }
 

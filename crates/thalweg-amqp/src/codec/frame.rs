@@ -36,7 +36,8 @@ impl<'b> Frame<'b> {
     /// The frame at the start of `bytes`, or `None` if it is incomplete. A frame that is too large is a fault as soon
     /// as its size is seen, one of an unknown type as soon as its first byte is. As RabbitMQ does, a *payload* of
     /// `frame_max` bytes is let through: some clients forget the overhead.
-    #[inline]
+    // As a call it would hand its answer over in memory, 4 % of a PUBLISH.
+    #[inline(always)]
     pub(crate) fn split(bytes: &'b [u8], frame_max: u32) -> Result<Option<Frame<'b>>, PeerFault> {
         let Some((&[kind, c1, c2, s1, s2, s3, s4], rest)) = bytes.split_first_chunk::<7>() else {
             return Self::split_head(bytes);

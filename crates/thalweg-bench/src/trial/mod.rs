@@ -17,7 +17,6 @@ mod outside;
 mod plan;
 pub mod pump;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
@@ -36,17 +35,13 @@ use crate::net::capture::Capture;
 use crate::net::network::{self, name_of_ours};
 use meters::Metered;
 
-/// Measures a cell. It always comes to an end: what went wrong is in the row's standing. `stop` ends it early: what there is
-/// by then is handed over as `invalid("interrupted")`.
+/// Measures a cell. What went wrong is in the row's standing; but a panic ends the program, and its run is resumed. `stop` ends
+/// it early: what there is by then is handed over as `invalid("interrupted")`.
 ///
 /// Wire bytes are those from the end of the warm-up to the end of the drain; what is under way at the border is counted as
 /// it falls. Where each byte matters, a cell has no warm-up.
 pub fn run(cell: &Cell, stop: &AtomicBool) -> Measured {
-    match catch_unwind(AssertUnwindSafe(|| attempt(cell, stop))) {
-        Ok(Ok(measured)) => measured,
-        Ok(Err(standing)) => Measured::nothing(standing),
-        Err(_) => Measured::nothing(Standing::Invalid("the trial panicked".to_owned())),
-    }
+    attempt(cell, stop).unwrap_or_else(Measured::nothing)
 }
 
 /// What a trial gave, before it is judged.
