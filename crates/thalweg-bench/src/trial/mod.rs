@@ -35,8 +35,8 @@ use crate::net::capture::Capture;
 use crate::net::network::{self, name_of_ours};
 use meters::Metered;
 
-/// Measures a cell. What went wrong is in the row's standing; but a panic ends the program, and its run is resumed. `stop` ends
-/// it early: what there is by then is handed over as `invalid("interrupted")`.
+/// Measures a cell. What went wrong is in the row's standing; but a panic ends a release (ADR 0110), and `--resume` measures the
+/// rest. `stop` ends it early: what there is by then is handed over as `invalid("interrupted")`.
 ///
 /// Wire bytes are those from the end of the warm-up to the end of the drain; what is under way at the border is counted as
 /// it falls. Where each byte matters, a cell has no warm-up.
@@ -111,6 +111,7 @@ fn attempt(cell: &Cell, stop: &AtomicBool) -> Result<Measured, Standing> {
 /// The network that a cell asks for.
 fn network(cell: &Cell, word: &str) -> Result<Network, String> {
     network::is_possible()?;
+    network::sweep();
     let network = Network::up(&name_of_ours(word), &cell.link, cell.seed);
     network.map_err(|error| format!("the network: {error}"))
 }
