@@ -65,7 +65,8 @@ pub trait Transport: Send {
         out: &mut Output,
     ) -> Result<Departure, Refusal>;
 
-    /// Ends the wait for this message, which another lane has now. It need not be repeated. [`Events::settled`] may
+    /// Ends the wait for this message, which another lane has now. It need not be repeated, and what waited for it may be
+    /// sent: of several messages the newest is abandoned first. [`Events::settled`] may
     /// still report it or not, and the same message may be given again later, as a new one.
     fn abandon(&mut self, id: MessageId) {
         let _ = id;

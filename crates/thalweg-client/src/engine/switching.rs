@@ -348,8 +348,10 @@ impl Engine {
         way.drain = None;
         let flight = std::mem::take(&mut link.flight);
         let way_of_lane = link.way;
-        for key in flight {
+        for key in flight.iter().rev() {
             old.transport.abandon(key.id);
+        }
+        for key in flight {
             self.core.take_back(way_of_lane, drain.lane, key, now);
             if self.core.books.outbox.get(key).is_some() {
                 old.link.former.push_back(key);

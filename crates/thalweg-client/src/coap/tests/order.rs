@@ -147,6 +147,30 @@ fn a_server_that_is_busy_takes_messages_in_order_afterwards() {
     assert_eq!(world.broker.book.published.len(), 2);
 }
 
+/// When another lane takes over, those that were refused because the first one is missing must not leave any more.
+#[test]
+fn what_is_abandoned_lets_nothing_go_that_was_abandoned_before() {
+    let mut world = World::up(40, 0, vec![settings()]);
+    world.lost = 1000;
+    world
+        .publish(0, &message(1, "a", &payload(1, 8)))
+        .expect("there is room");
+    world.lost = 0;
+    for id in 2..=8 {
+        world
+            .publish(0, &message(id, "a", &payload(id, 8)))
+            .expect("there is room");
+    }
+    // The others have been refused, and the first is not repeated yet.
+    world.run(Span::from_millis(50), |_| false);
+    assert_eq!(world.broker.book.published.len(), 0);
+    for id in (1..=8).rev() {
+        world.lanes[0].abandon(id);
+    }
+    world.run(Span::from_secs(200), |_| false);
+    assert_eq!(world.broker.book.published.len(), 0);
+}
+
 /// To a server that does not say that it keeps their order, one message of a topic goes at a time.
 #[test]
 fn a_server_that_announces_nothing_is_not_asked_to_keep_an_order() {

@@ -29,6 +29,27 @@ fn a_peer_that_never_lets_us_in_is_given_up() {
     assert!(world.settle(Span::from_secs(60)));
 }
 
+/// What waits behind a message that is abandoned must not leave: another lane has it already.
+#[test]
+fn a_lane_that_keeps_an_order_is_left_from_the_newest_message_on() {
+    let ordered = LaneTraits {
+        orders: true,
+        ..LaneTraits::DATAGRAMS
+    };
+    let mut world = World::new(9, &[ordered, LaneTraits::STREAM], settings());
+    world.run(Span::from_secs(1));
+    world.chaos.loss = 100;
+    for _ in 0..ordered.window {
+        world.publish("t", AT_LEAST, |_| ());
+    }
+    world.run(Span::from_millis(100));
+    world.prefer(1);
+    assert!(world.settle(Span::from_secs(60)));
+    assert!(world.broker.log.iter().all(|taken| taken.lane == 1));
+    assert_eq!(world.broker.log.len(), ordered.window);
+    assert_eq!(world.engine.counts().switches, 1);
+}
+
 /// A quarter of all datagrams is lost while subscriptions move to a stream and back: what the broker repeats when an
 /// observation ends is not repeated any more.
 #[test]

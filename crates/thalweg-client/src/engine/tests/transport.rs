@@ -29,6 +29,8 @@ pub struct LaneTraits {
     pub window: usize,
     /// The peer does not let us in, for good.
     pub refuses: bool,
+    /// In spite of datagrams the peer takes messages in order: one that is abandoned lets go what waits behind it.
+    pub orders: bool,
 }
 
 impl Default for LaneTraits {
@@ -50,6 +52,7 @@ impl LaneTraits {
         settles: true,
         window: 20,
         refuses: false,
+        orders: false,
     };
     pub const DATAGRAMS: LaneTraits = LaneTraits {
         name: "datagrams",
@@ -63,6 +66,7 @@ impl LaneTraits {
         settles: false,
         window: 8,
         refuses: false,
+        orders: false,
     };
 }
 
@@ -253,7 +257,7 @@ impl Transport for SimTransport {
             settles: self.kind.settles,
             wills: false,
             keeps_order: !self.kind.is_datagram,
-            publishes_in_order: !self.kind.is_datagram,
+            publishes_in_order: !self.kind.is_datagram || self.kind.orders,
             properties: true,
             lifespan: true,
             priority: true,
@@ -379,6 +383,9 @@ impl Transport for SimTransport {
 
     fn abandon(&mut self, id: MessageId) {
         if self.kind.is_datagram {
+            let newest = self.asked.range(..Awaited::Welcome).next_back();
+            let is_newest = newest.is_none_or(|(awaited, _)| *awaited == Awaited::Ack(id));
+            assert!(is_newest || !self.kind.orders, "others would leave");
             self.came(Awaited::Ack(id));
         } else if self.asked.contains_key(&Awaited::Ack(id)) {
             self.abandoned.insert(id);
