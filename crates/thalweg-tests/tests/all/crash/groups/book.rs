@@ -50,6 +50,8 @@ pub struct Book {
     streams: Vec<Stream>,
     wrong: BTreeMap<&'static str, Vec<String>>,
     pub trail: Trail,
+    /// Messages that are still to be delivered, acknowledged or not.
+    pub unheard: usize,
     pub deliveries: u64,
     pub repeats: u64,
     /// Repetitions without a flag that the broker caused: in a later life than the first delivery, for sends right
@@ -70,6 +72,7 @@ impl Book {
             streams: Vec::new(),
             wrong: BTreeMap::new(),
             trail: Trail::new(trail),
+            unheard: 0,
             deliveries: 0,
             repeats: 0,
             unflagged: 0,
@@ -130,6 +133,7 @@ impl Book {
     pub fn send(&mut self, stream: usize) -> u32 {
         let fates = &mut self.streams[stream].fates;
         fates.push(Fate::default());
+        self.unheard += 1;
         fates.len() as u32
     }
 
@@ -143,15 +147,6 @@ impl Book {
         of_qos
             .map(|stream| stream.fates.iter().filter(|fate| fate.acknowledged).count())
             .sum()
-    }
-
-    /// Messages without a delivery, acknowledged or not.
-    pub fn unheard(&self) -> usize {
-        self.streams
-            .iter()
-            .flat_map(|stream| &stream.fates)
-            .filter(|fate| fate.members.is_empty())
-            .count()
     }
 
     // --- members
@@ -181,6 +176,7 @@ impl Book {
         let before = fate.members.clone();
         fate.members.push((who, attempt, life));
         let is_repeat = !before.is_empty();
+        self.unheard = self.unheard.saturating_sub(usize::from(!is_repeat));
         let (latest, qos, ordered) = (it.latest, it.qos, it.ordered);
         it.latest = latest.max(number);
         self.repeats += u64::from(is_repeat);

@@ -37,9 +37,10 @@ pub fn publisher(world: &World, who: &'static str, streams: &[usize], mut luck: 
             continue;
         };
         if was_greeted && !present {
-            world
-                .book()
-                .breach("session lost", format!("{who} had a session"));
+            let mut book = world.book();
+            book.breach("session lost", format!("{who} had a session"));
+            // Nor does it have the messages.
+            book.unheard = 0;
         }
         was_greeted = true;
         for it in &mut outgoing {
@@ -58,7 +59,7 @@ pub fn publisher(world: &World, who: &'static str, streams: &[usize], mut luck: 
             }
             let is_full = outgoing.len() >= WINDOW
                 || world.is_at_rest()
-                || world.book().unheard() > UNHEARD_MAX;
+                || world.book().unheard > UNHEARD_MAX;
             if !is_full && luck.chance(0.7) {
                 let stream = streams[luck.below(streams.len())];
                 next_id = next_id % 60_000 + 1;
