@@ -4,8 +4,9 @@
 //! and the program that counts instructions, which is linked on one core. Tests over sockets wait for half of their time, so lanes
 //! of steps run beside each other, each step in a process of its own.
 
+use std::iter;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use serde_json::Value;
@@ -20,9 +21,11 @@ const FIRST: [Step; 3] = [Step::Tidy, Step::Fmt, Step::Supply];
 /// one folder, and the count of instructions for its program.
 const LANES: [&[Step]; 3] = [
     &[Step::Lint, Step::Unit, Step::Docs],
-    &[Step::Integration, Step::Interop, Step::Suites],
+    &[Step::Integration],
     &[Step::BenchInstructions, Step::Python],
 ];
+/// By the lanes that are done first.
+const LAST: [Step; 2] = [Step::Interop, Step::Suites];
 
 /// The test of `thalweg-tests`, as cargo names it, and the variable with its file.
 const INTEGRATION: &str = "all";
@@ -65,13 +68,15 @@ pub fn run(own: &Path, options: &Options, report: &Report) {
         }
         beside(&[&install, &build]);
     };
+    let last = Mutex::new(LAST.into_iter());
+    let next = || last.lock().unwrap_or_else(PoisonError::into_inner).next();
     let lane = |steps: &[Step]| {
-        for step in steps {
+        for step in steps.iter().copied().chain(iter::from_fn(next)) {
             report.run(step.word(), || {
                 let program = built.get().map(String::as_str);
                 let needs_it = matches!(step, Step::Integration | Step::Interop | Step::Python);
                 match program.is_some() || !needs_it {
-                    true => apart(own, *step, options, program.unwrap_or_default()),
+                    true => apart(own, step, options, program.unwrap_or_default()),
                     false => Outcome::failed("not run, because the broker did not build"),
                 }
             });
