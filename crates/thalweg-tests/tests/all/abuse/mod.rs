@@ -95,6 +95,7 @@ impl Victim {
                 return;
             }
             assert!(Instant::now() < deadline, "{metric} stays at {value}");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
