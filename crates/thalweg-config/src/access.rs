@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use thalweg_access::TokenAlgorithm;
 use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::Otherwise;
 use thalweg_model::Span;
 
-use super::choices::TokenAlgorithm;
 use super::section::section;
 
 section! {

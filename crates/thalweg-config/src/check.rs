@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::choices::{Fsync, ProxyProtocol, TokenAlgorithm, Transport};
+use super::choices::{Fsync, ProxyProtocol, Transport};
 use super::error::{ConfigError, Origins};
 use super::kind::KeyKind;
 use super::listener::{Bind, Listener};
 use super::settings::Config;
 use super::units::SIZE;
+use thalweg_access::TokenAlgorithm;
 use thalweg_kernel::access::Otherwise;
 use thalweg_transport::tls::{ClientCertificates, NameFrom, TlsOldest};
 

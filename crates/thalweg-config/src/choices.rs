@@ -1,5 +1,6 @@
 //! The words a setting may take when it is one of a few: each enum and its spellings, side by side.
 
+use thalweg_access::TokenAlgorithm;
 use thalweg_kernel::access::Otherwise;
 use thalweg_kernel::{ClientIds, Exceed, LastValueRule, Overflow, RatePer};
 use thalweg_model::Reliability;
@@ -115,23 +116,12 @@ words! {
         /// What members ask for.
         Off = "off",
     }
-
-    /// The signature algorithms of tokens (RFC 7518 §3.1, RFC 8037).
-    pub enum TokenAlgorithm {
-        /// HMAC with SHA-256 and a shared secret of at least 32 bytes (RFC 7518 §3.2).
-        Hs256 = "HS256",
-        /// RSASSA-PKCS1-v1_5 with SHA-256.
-        Rs256 = "RS256",
-        /// ECDSA with P-256 and SHA-256.
-        Es256 = "ES256",
-        /// Ed25519.
-        EdDsa = "EdDSA",
-    }
 }
 
 words! { for ClientCertificates { None = "none", Optional = "optional", Required = "required", } }
 words! { for NameFrom { Nowhere = "none", CommonName = "common_name", AlternativeName = "san", } }
 words! { for TlsOldest { V12 = "1.2", V13 = "1.3", } }
+words! { for TokenAlgorithm { Hs256 = "HS256", Rs256 = "RS256", Es256 = "ES256", EdDsa = "EdDSA", } }
 words! { for Otherwise { Allow = "allow", Deny = "deny", } }
 words! { for ClientIds { Any = "any", User = "user", Prefix = "prefix", } }
 words! { for LastValueRule { Keep = "keep", Off = "off", } }

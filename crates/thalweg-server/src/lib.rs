@@ -5,7 +5,6 @@
 //! `shard/stream.rs` (reading and flushing).
 #![forbid(unsafe_code)]
 
-pub mod access;
 pub mod clock;
 mod connector;
 pub mod datagram;
@@ -38,6 +37,7 @@ pub use observer::{Inside, ListenerView, Observer};
 pub use server::{Server, StartError, StartOptions};
 pub use settings::Extensions;
 pub use shard::{ConnectionView, Connections, LoopCounts, PortView, Ports};
+pub use thalweg_access as access;
 pub use thalweg_config as config;
 pub use thalweg_dtls::Counts as DtlsCounts;
 pub use thalweg_fronts::{FrontCounts, FrontMetric, LoadCounts, PacketCounts, protocols};

@@ -21,7 +21,6 @@ use std::time::Duration;
 use std::{fmt, io};
 
 pub use address::Slot;
-pub(crate) use address::network_of;
 pub use arrival::{Arrival, Deliver, Moved, PeerInfo, Socket};
 pub use counters::{LobbyCounters, LobbyCounts};
 pub(crate) use holders::holders_to_close;

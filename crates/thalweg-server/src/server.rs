@@ -138,7 +138,7 @@ impl Server {
             vault.clone(),
             VAULT_THREADS_DEFAULT,
             VAULT_QUEUE_LIMIT_DEFAULT,
-            &on_failure,
+            |name, work| threads::spawn(name, &on_failure, work),
         )
         .map_err(|error| one("cannot start the vault's threads", &error))?;
         let pool = Arc::new(pool);

@@ -71,9 +71,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["thalweg-model", "thalweg-records", "thalweg-store"],
     ),
     (
+        "thalweg-access",
+        &["thalweg-model", "thalweg-scram", "thalweg-kernel"],
+    ),
+    (
         "thalweg-config",
         &[
             "thalweg-model",
+            "thalweg-access",
             "WIRES",
             "thalweg-kernel",
             "thalweg-fronts",
@@ -83,6 +88,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "thalweg-server",
         &[
+            "thalweg-access",
             "thalweg-config",
             "thalweg-model",
             "thalweg-wire",

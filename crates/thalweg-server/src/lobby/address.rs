@@ -1,21 +1,12 @@
 //! How many connections are open: on a listener, and from one network. The count lives as long as its [`Slot`], which
 //! travels with the connection to whichever thread closes it.
 
+use crate::access::network_of;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The network of an address: peers in it share what is limited by address. An IPv6 host usually has a /64 to itself.
-pub(crate) fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
-        }
-    }
-}
 
 /// The counts of one listener. Locked at connect and close only, never per message.
 #[derive(Debug, Default)]

@@ -15,12 +15,13 @@ use slab::Slab;
 use tracing::{debug, error, warn};
 
 use super::accept::{Accepted, Door};
-use super::address::{Occupancy, network_of};
+use super::address::Occupancy;
 use super::counters::count;
 use super::holders::holders_to_close;
 use super::places::{Holder, Place, Room, SharedPlaces};
 use super::waiting::{Step, Waiting, Why};
 use super::{Command, Deliver, LobbyCounters, LobbyReload, LobbySettings, Socket};
+use crate::access::network_of;
 use crate::listen::Listener;
 use crate::transport::TransportFault;
 

@@ -1,6 +1,7 @@
 //! A connection as the shard's driver sees it: socket, transport, and what waits on either side of them.
 
-use crate::lobby::{HalfOpen, PeerInfo, Slot, Socket, network_of};
+use crate::access::network_of;
+use crate::lobby::{HalfOpen, PeerInfo, Slot, Socket};
 use crate::transport::Transport;
 use std::net::{IpAddr, SocketAddr};
 use thalweg_kernel::LinkId;

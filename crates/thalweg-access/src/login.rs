@@ -157,7 +157,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// As much of a peer's text as is logged. Log it as a `str` value or with `{:?}`, which escape it, never with `%`.
-pub(crate) fn cut(text: &str) -> &str {
+pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LOGGED_BYTES_MAX))
         .unwrap_or("")
 }

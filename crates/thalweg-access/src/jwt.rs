@@ -4,8 +4,9 @@
 //! parameter and with absent claims meaning what RFC 7519 says (a required issuer that is missing is wrong). Each key
 //! serves exactly one algorithm (RFC 8725 §3.1), so `none` and a public key taken for a secret have no way in.
 
-use super::{AccessError, TokenKeySettings, TokenKeySource, TokenSettings, jwt_signature};
-use crate::config::TokenAlgorithm;
+use super::{
+    AccessError, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings, jwt_signature,
+};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};

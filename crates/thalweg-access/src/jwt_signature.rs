@@ -1,7 +1,7 @@
 //! The signatures of tokens, computed by *ring*, which TLS brings along anyway. (`jsonwebtoken`'s own backends would
 //! add forty crates, or a second C library.)
 //!
-//! Only verification, and only the four algorithms of [`TokenAlgorithm`](crate::config::TokenAlgorithm): a broker issues nothing.
+//! Only verification, and only the four algorithms of [`TokenAlgorithm`](super::TokenAlgorithm): a broker issues nothing.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};

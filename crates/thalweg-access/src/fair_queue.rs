@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Bound;
 use std::time::Instant;
 
@@ -14,6 +14,16 @@ use std::time::Instant;
 pub(super) struct Asker {
     pub(super) network: Option<IpAddr>,
     pub(super) user: u64,
+}
+
+/// The network of an address: peers in it share what is limited by address. An IPv6 host usually has a /64 to itself.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+    }
 }
 
 /// The most that waits.

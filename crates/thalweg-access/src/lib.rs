@@ -3,6 +3,7 @@
 //! *Knows:* password files, ACL files, tokens, SCRAM, and how to turn all of them into one answer: a [`Login`] with
 //! compiled [`Rules`](thalweg_kernel::access::Rules), or a [`Refusal`]. *Must never know:* a connection, a packet or a
 //! reason code; fronts translate [`RefusalReason`]. Start reading at [`Vault::check`].
+#![forbid(unsafe_code)]
 
 mod acl_file;
 mod ban_file;
@@ -22,15 +23,18 @@ mod verdict_cache;
 pub use acl_file::AclFile;
 pub use ban_file::{BanFile, BanKind, add_ban, remove_ban};
 pub use error::AccessError;
+pub use fair_queue::network_of;
 pub use jwt::{TokenClaims, TokenError, TokenKeys};
-pub(crate) use login::cut;
-pub use login::{Login, LoginRequest, Refusal, RefusalReason};
+pub use login::{Login, LoginRequest, Refusal, RefusalReason, cut};
 pub use password_file::{
     PasswordFile, add_password, add_scram_verifier, delete_user, hash_password, user_name_problem,
 };
 pub use password_hash::PasswordHash;
 pub use pool::{
     LoginCounts, PeerState, Reply, VAULT_QUEUE_LIMIT_DEFAULT, VAULT_THREADS_DEFAULT, VaultPool,
+    Work,
 };
-pub use settings::{AccessSettings, TokenKeySettings, TokenKeySource, TokenSettings};
+pub use settings::{
+    AccessSettings, TokenAlgorithm, TokenKeySettings, TokenKeySource, TokenSettings,
+};
 pub use vault::{Moment, Users, Vault};

@@ -51,7 +51,7 @@ fn keys(keys: Vec<TokenKeySettings>) -> TokenKeys {
 }
 
 /// An HS256 token, made here from the words of RFC 7515 §3.1.
-pub(in super::super) fn sign_with(header: &Value, claims: &Value, secret: &[u8]) -> String {
+pub(crate) fn sign_with(header: &Value, claims: &Value, secret: &[u8]) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let signed = format!("{}.{}", part(header), part(claims));
     let signature = hmac::sign(

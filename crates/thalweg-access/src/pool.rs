@@ -5,10 +5,8 @@
 //! that has failed repeatedly waits longer before each next attempt.
 
 use super::failures::{Failures, Lines, LogLine};
-use super::fair_queue::{Asker, Bounds, FairQueue, Verdict};
+use super::fair_queue::{Asker, Bounds, FairQueue, Verdict, network_of};
 use super::{Login, LoginRequest, Moment, Refusal, RefusalReason, Vault};
-use crate::lobby::network_of;
-use crate::threads::{self, OnFailure};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,6 +19,9 @@ use std::time::Instant;
 /// How the answer leaves the pool: it typically sends on a channel and wakes an event loop. It must not block. It is
 /// called on a vault thread, or on the thread that shuts the pool down or fills its queue.
 pub type Reply = Box<dyn FnOnce(Result<Login, Refusal>) + Send>;
+
+/// What a thread of the pool does, from its start to its end.
+pub type Work = Box<dyn FnOnce() + Send>;
 
 /// Threads around one [`Vault`], with a bounded queue in front of them.
 ///
@@ -102,13 +103,12 @@ struct Waiting {
 }
 
 impl VaultPool {
-    /// Starts `count` (at least one) threads; at most `queue_limit` requests wait for them. `on_failure` is called if one
-    /// panics.
+    /// Has `spawn` start `count` (at least one) threads, by their names; at most `queue_limit` requests wait for them.
     pub fn new(
         vault: Arc<Vault>,
         count: usize,
         queue_limit: usize,
-        on_failure: &OnFailure,
+        spawn: impl Fn(String, Work) -> std::io::Result<JoinHandle<()>>,
     ) -> std::io::Result<Self> {
         let state = State {
             queue: FairQueue::new(Bounds {
@@ -134,9 +134,8 @@ impl VaultPool {
         };
         for index in 0..count.max(1) {
             let shared = pool.shared.clone();
-            let work = move || shared.work_until_closed();
-            pool.threads
-                .push(threads::spawn(format!("vault-{index}"), on_failure, work)?);
+            let work = Box::new(move || shared.work_until_closed());
+            pool.threads.push(spawn(format!("vault-{index}"), work)?);
         }
         Ok(pool)
     }

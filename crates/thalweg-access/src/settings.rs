@@ -6,8 +6,6 @@ use std::time::Duration;
 use thalweg_kernel::ClientIds;
 use thalweg_kernel::access::Otherwise;
 
-use crate::config::TokenAlgorithm;
-
 /// Where credentials and rules come from. The default has no users and allows anonymous clients everything; whether
 /// they are admitted at all is a field of each [`LoginRequest`](super::LoginRequest).
 #[derive(Clone, Debug)]
@@ -91,6 +89,19 @@ impl Default for TokenSettings {
             required: false,
         }
     }
+}
+
+/// The signature algorithms of tokens (RFC 7518 §3.1, RFC 8037).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenAlgorithm {
+    /// HMAC with SHA-256 and a shared secret of at least 32 bytes (RFC 7518 §3.2).
+    Hs256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    Rs256,
+    /// ECDSA with P-256 and SHA-256.
+    Es256,
+    /// Ed25519.
+    EdDsa,
 }
 
 /// One key, for exactly one algorithm, so that a public key can never be taken for a shared secret.
