@@ -213,7 +213,7 @@ fn duration() -> Duration {
     let seconds = std::env::var("THALWEG_ABUSE_SECONDS")
         .ok()
         .and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(seconds.unwrap_or(1.0))
+    Duration::from_secs_f64(seconds.unwrap_or(1.5))
 }
 
 /// Runs `harm` in so many threads, again and again until time is up; it is given the thread's number and luck.
