@@ -564,3 +564,28 @@ fn a_full_pool_says_so_to_who_asks_most_and_a_closing_one_answers_what_waits() {
     drop(hold);
     closer.join().expect("all threads end");
 }
+
+#[test]
+fn a_thread_that_panics_ends_as_its_spawner_can_see() {
+    let files = Files::new();
+    let (ended, ends) = mpsc::channel();
+    let spawn = move |name: String, work: Work| {
+        let ended = ended.clone();
+        let watched = move || {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let _ = ended.send((name, outcome.is_err()));
+        };
+        Ok(std::thread::spawn(watched))
+    };
+    let vault = Arc::new(Vault::load(&files.settings()).expect("loads"));
+    let pool = VaultPool::new(vault, 1, 8, spawn).expect("starts");
+    // `resume_unwind` unwinds like a panic, without its message in the test output.
+    let unwinding = Box::new(|_: Result<Login, Refusal>| {
+        std::panic::resume_unwind(Box::new("a bug elsewhere"))
+    });
+    assert!(ask(&pool, request(Some("alice"), Some("wrong")), unwinding).is_none());
+    assert_eq!(
+        ends.recv_timeout(PATIENCE),
+        Ok(("vault-0".to_owned(), true))
+    );
+}
